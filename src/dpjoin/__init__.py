@@ -1,0 +1,1 @@
+"""Differentially private synthetic data over joined tables."""

@@ -1,0 +1,48 @@
+"""Every error a user can meet.
+
+DpjoinError                 one line: what (value) must be rule; what to do
+├── SpecError               the spec, a schema or a workload is wrong (file and key named)
+├── SourceError             a table's source cannot be opened or has the wrong columns
+├── BudgetError             a charge would exceed the budget; nothing was drawn
+└── ReleaseError            a release folder is missing, exists already, or cannot answer
+
+No message holds a value that came from private rows: an error is an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class DpjoinError(Exception):
+    """Something the user can mend; the message says how."""
+
+
+class SpecError(DpjoinError):
+    """The spec, the schema or the workload breaks a rule."""
+
+
+class SourceError(DpjoinError):
+    """A table's source cannot be opened, or its columns do not fit the schema."""
+
+
+class BudgetError(DpjoinError):
+    """A charge exceeds what is left of the budget. Raised before any noise is drawn."""
+
+
+class ReleaseError(DpjoinError):
+    """A release cannot be written, read, or asked this."""
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word: the nearest known one, or all of them.
+
+    >>> suggest("epsilom", ["epsilon", "delta"])
+    "did you mean 'epsilon'?"
+    >>> suggest("q", ["epsilon", "delta"])
+    'known: delta, epsilon'
+    """
+    words = sorted(known)
+    near = get_close_matches(word, words, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(words)}"
