@@ -1,0 +1,373 @@
+"""Public workloads: groups of linear queries over the join, with whole-number weights.
+
+A query gives every join result a weight; its answer is the sum of the weights. Weights are whole
+numbers times a public `unit` (fixed point), so that exact answers are whole numbers and integer
+noise hides them without a remainder.
+
+Two kinds of group cover everything:
+
+* `Kronecker`: one small matrix per attribute (cells, prefixes, ranges, a filter, amounts to sum).
+  Its queries are all products of one row of each. The cells of a marginal are the plainest case.
+* `Products`: arbitrary weights in [-1, 1] per table, one row per query; the paper's q = (q_1 … q_m).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.errors import SpecError, suggest
+from dpjoin.schema import Schema, Value
+
+IntArray = NDArray[np.int64]
+WEIGHT_BITS = 16
+"""Fractional bits of a fixed-point weight."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a group asks of one attribute: a matrix of whole numbers, one row per question.
+
+    `kind` is one of "cells", "prefixes", "ranges" (no `row`) or "weights" (one `row`, times `unit`).
+    """
+
+    kind: str
+    row: tuple[int, ...] = ()
+    unit: Fraction = Fraction(1)
+
+    def matrix(self, size: int) -> IntArray:
+        if self.kind == "cells":
+            return np.eye(size, dtype=np.int64)
+        if self.kind == "prefixes":
+            return np.tril(np.ones((size, size), dtype=np.int64))
+        if self.kind == "ranges":
+            low, high = np.triu_indices(size)
+            cell = np.arange(size)
+            return ((low[:, None] <= cell) & (cell <= high[:, None])).astype(np.int64)
+        return np.array([self.row], dtype=np.int64)
+
+    def count(self, size: int) -> int:
+        return {"cells": size, "prefixes": size, "ranges": size * (size + 1) // 2}.get(self.kind, 1)
+
+
+CELLS, PREFIXES, RANGES = Factor("cells"), Factor("prefixes"), Factor("ranges")
+
+
+@dataclass(frozen=True)
+class Kronecker:
+    """All products of one row per attribute: marginals, prefixes, ranges, filters and sums alike."""
+
+    name: str
+    scope: tuple[str, ...]
+    factors: tuple[Factor, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def is_marginal(self) -> bool:
+        return all(f.kind == "cells" for f in self.factors)
+
+    @property
+    def answer_shape(self) -> tuple[int, ...]:
+        return tuple(f.count(n) for f, n in zip(self.factors, self.shape, strict=True))
+
+    def __len__(self) -> int:
+        return math.prod(self.answer_shape)
+
+    @property
+    def cells(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def unit(self) -> Fraction:
+        return math.prod((f.unit for f in self.factors), start=Fraction(1))
+
+    @cached_property
+    def _matrices(self) -> tuple[IntArray | None, ...]:
+        return tuple(None if f.kind == "cells" else f.matrix(n) for f, n in zip(self.factors, self.shape, strict=True))
+
+    def apply(self, marginal: NDArray[Any]) -> NDArray[Any]:
+        """The group's answers, in units, from the marginal over its scope."""
+        answers = marginal.reshape(self.shape)
+        for axis, matrix in enumerate(self._matrices):
+            if matrix is not None:
+                answers = np.moveaxis(np.tensordot(matrix.astype(answers.dtype), answers, axes=(1, axis)), 0, axis)
+        return answers.reshape(-1)
+
+    @cached_property
+    def max_abs(self) -> int:
+        """The largest weight any query gives any join result, in units."""
+        return math.prod(1 if m is None else int(np.abs(m).max(initial=0)) for m in self._matrices)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Product queries: row i of each table's weight matrix, multiplied over the tables.
+
+    `parts` holds for each table the attributes its weights look at and a (queries x cells) matrix of
+    fixed-point weights. A table that is not named has weight one.
+    """
+
+    name: str
+    scope: tuple[str, ...]
+    shape: tuple[int, ...]
+    parts: tuple[tuple[tuple[str, ...], IntArray], ...]
+    unit: Fraction
+
+    is_marginal = False
+
+    def __len__(self) -> int:
+        return len(self.parts[0][1])
+
+    @property
+    def answer_shape(self) -> tuple[int, ...]:
+        return (len(self),)
+
+    @property
+    def cells(self) -> int:
+        return math.prod(self.shape)
+
+    def apply(self, marginal: NDArray[Any]) -> NDArray[Any]:
+        """The group's answers, in units, from the marginal over its scope (attributes part by part)."""
+        first, *rest = (weights for _, weights in self.parts)
+        exact = marginal.dtype == object
+        table = marginal.reshape(first.shape[1], -1)
+        answers = first.astype(table.dtype) @ table if not exact else first.astype(object).dot(table)
+        for weights in rest:
+            answers = answers.reshape(len(self), weights.shape[1], -1)
+            answers = (answers * weights.astype(table.dtype)[:, :, None]).sum(axis=1)
+        return answers.reshape(-1)
+
+    @cached_property
+    def max_abs(self) -> int:
+        return max(
+            (math.prod(int(np.abs(w[i]).max(initial=0)) for _, w in self.parts) for i in range(len(self))), default=0
+        )
+
+    def rows(self, indices: Sequence[int]) -> Products:
+        """The same group with only some of its queries."""
+        parts = tuple((attributes, weights[list(indices)]) for attributes, weights in self.parts)
+        return Products(self.name, self.scope, self.shape, parts, self.unit)
+
+
+Group = Kronecker | Products
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The questions a release must answer, in groups.
+
+    >>> from dpjoin.schema import Attribute, Table
+    >>> schema = Schema((Table(name="r", attributes=("a", "c")),),
+    ...                 (Attribute(name="a", range=(0, 3)), Attribute(name="c", values=("x", "y"))))
+    >>> workload = Workload.marginals(schema, 1) + Workload.prefixes(schema, ["a"])
+    >>> len(workload), [g.name for g in workload.groups]
+    (10, ['a', 'c', 'a prefixes'])
+    """
+
+    schema: Schema
+    groups: tuple[Group, ...]
+
+    def __add__(self, other: Workload) -> Workload:
+        if other.schema != self.schema:
+            raise SpecError("two workloads must share one schema to be added")
+        known = {(g.name, g.scope) for g in self.groups}
+        return Workload(self.schema, self.groups + tuple(g for g in other.groups if (g.name, g.scope) not in known))
+
+    def __len__(self) -> int:
+        return sum(len(g) for g in self.groups)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes some query looks at: the model lives on these and on nothing else."""
+        return self.schema.in_order(a for g in self.groups for a in g.scope)
+
+    @property
+    def cells(self) -> int:
+        return self.schema.cells(self.attributes)
+
+    @classmethod
+    def marginals(cls, schema: Schema, which: int | Iterable[int] | Iterable[Sequence[str]]) -> Workload:
+        """Every k-way marginal of the attributes with a domain, for one or several k; or the ones named."""
+        if isinstance(which, int):
+            which = [which]
+        groups = []
+        for item in which:
+            if isinstance(item, int):
+                if not 1 <= item <= len(schema.queryable):
+                    raise SpecError(
+                        f"marginals ({item}) must be between 1 and the number of attributes with a domain "
+                        f"({len(schema.queryable)})"
+                    )
+                scopes: Iterable[tuple[str, ...]] = itertools.combinations(schema.queryable, item)
+            else:
+                scopes = [tuple(item)]
+            groups += [kronecker(schema, dict.fromkeys(scope, CELLS)) for scope in scopes]
+        return cls(schema, tuple(groups))
+
+    @classmethod
+    def prefixes(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
+        """For each attribute, how many join results lie at or below each of its values (per cell of `by`)."""
+        return cls(
+            schema, tuple(kronecker(schema, {a: PREFIXES} | dict.fromkeys(by, CELLS)) for a in attributes)
+        )
+
+    @classmethod
+    def ranges(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
+        """For each attribute, how many join results lie in each interval of its values (per cell of `by`)."""
+        return cls(schema, tuple(kronecker(schema, {a: RANGES} | dict.fromkeys(by, CELLS)) for a in attributes))
+
+    @classmethod
+    def sums(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
+        """The sum of a bounded numeric attribute over the join (per cell of `by`); bins count as their middle."""
+        return cls(
+            schema, tuple(kronecker(schema, {a: amounts(schema, a)} | dict.fromkeys(by, CELLS)) for a in attributes)
+        )
+
+    @classmethod
+    def products(
+        cls, schema: Schema, weights: Mapping[str, tuple[Sequence[str], Any]], *, name: str = "products"
+    ) -> Workload:
+        """Product queries with weights in [-1, 1] per table.
+
+        `weights` maps a table to (attributes, array): the array has one row per query, then one axis
+        per attribute. Tables that are left out have weight one.
+        """
+        return cls(schema, (product_group(schema, weights, name=name),))
+
+    @classmethod
+    def sql(cls, schema: Schema, *statements: str) -> Workload:
+        """Counts and sums in SQL: SELECT …, COUNT(*) | SUM(x) FROM joined [WHERE …] [GROUP BY …]."""
+        from dpjoin.sql import parse_groups
+
+        return cls(schema, tuple(g for s in statements for g in parse_groups(schema, s)))
+
+
+def kronecker(schema: Schema, factors: Mapping[str, Factor], *, name: str | None = None) -> Kronecker:
+    """A group from one factor per attribute; attributes are checked, ordered and named."""
+    for attribute in factors:
+        if schema.attribute(attribute).key:
+            raise SpecError(
+                f"attribute {attribute!r} is a key that no query can look at; give it values, a range or bins instead"
+            )
+    scope = schema.in_order(factors)
+    shape = schema.shape(scope)
+    ordered = tuple(factors[a] for a in scope)
+    for attribute, factor, size in zip(scope, ordered, shape, strict=True):
+        if factor.kind == "weights" and len(factor.row) != size:
+            raise SpecError(f"weights for {attribute!r} must have {size} numbers, one per value; got {len(factor.row)}")
+    if name is None:
+        name = " x ".join(a if f.kind == "cells" else f"{a} {f.kind}" for a, f in zip(scope, ordered, strict=True))
+    return Kronecker(name or "count", scope, ordered, shape)
+
+
+def where(schema: Schema, attribute: str, wanted: Iterable[int]) -> Factor:
+    """A filter: weight one on the wanted codes, zero elsewhere."""
+    codes = set(wanted)
+    return Factor("weights", tuple(int(i in codes) for i in range(schema.attribute(attribute).size)))
+
+
+def amounts(schema: Schema, attribute: str) -> Factor:
+    """The numbers a sum adds up, exactly, as whole multiples of a public unit."""
+    numbers = schema.attribute(attribute).amounts
+    denominator = math.lcm(*(n.denominator for n in numbers))
+    whole = [int(n * denominator) for n in numbers]
+    shared = math.gcd(*whole) or 1
+    return Factor("weights", tuple(w // shared for w in whole), Fraction(shared, denominator))
+
+
+def fixed_point(weights: Any, *, what: str) -> IntArray:
+    """Weights in [-1, 1] as whole numbers of 2^-16, rounded to the nearest."""
+    array = np.asarray(weights, dtype=np.float64)
+    if not np.all(np.abs(array) <= 1.0):
+        worst = array.reshape(-1)[int(np.argmax(np.where(np.isnan(array), np.inf, np.abs(array)).reshape(-1)))]
+        raise SpecError(f"{what}: weight ({worst:g}) must lie in [-1, 1]; scale the query and multiply its answer")
+    return np.rint(np.ldexp(array, WEIGHT_BITS)).astype(np.int64)
+
+
+def product_group(
+    schema: Schema, weights: Mapping[str, tuple[Sequence[str], Any]], *, name: str = "products"
+) -> Products:
+    """A checked `Products` group; see `Workload.products`."""
+    if not weights:
+        raise SpecError(f"products {name!r} must give weights for at least one table")
+    parts: list[tuple[tuple[str, ...], IntArray]] = []
+    scope: list[str] = []
+    counts: set[int] = set()
+    for table_name, (attributes, values) in weights.items():
+        table = schema.table(table_name)
+        for attribute in attributes:
+            if attribute not in table.attributes:
+                raise SpecError(
+                    f"products {name!r}: table {table_name!r} has no attribute {attribute!r}; "
+                    f"{suggest(attribute, table.attributes)}"
+                )
+            if attribute in scope:
+                raise SpecError(f"products {name!r}: attribute {attribute!r} must have weights in one table only")
+        shape = schema.shape(attributes)
+        whole = fixed_point(values, what=f"products {name!r}, table {table_name!r}")
+        if whole.shape[1:] != shape:
+            raise SpecError(
+                f"products {name!r}: weights of table {table_name!r} must have shape (queries, "
+                f"{', '.join(map(str, shape))}); got {whole.shape}"
+            )
+        counts.add(len(whole))
+        parts.append((tuple(attributes), whole.reshape(len(whole), -1)))
+        scope += attributes
+    if len(counts) != 1 or counts == {0}:
+        raise SpecError(f"products {name!r}: every table must have the same number of queries, at least one")
+    unit = Fraction(1, 2 ** (WEIGHT_BITS * len(parts)))
+    return Products(name, tuple(scope), schema.shape(scope), tuple(parts), unit)
+
+
+def group_to_json(group: Group) -> dict[str, Any]:
+    """A group as plain data, for the manifest."""
+    if isinstance(group, Kronecker):
+        factors = [
+            f.kind if f.kind != "weights" else {"weights": list(f.row), "unit": str(f.unit)} for f in group.factors
+        ]
+        return {"name": group.name, "scope": list(group.scope), "factors": factors}
+    return {
+        "name": group.name,
+        "products": [{"scope": list(attributes), "weights": w.tolist()} for attributes, w in group.parts],
+        "unit": str(group.unit),
+    }
+
+
+def group_from_json(schema: Schema, data: Mapping[str, Any]) -> Group:
+    """The inverse of `group_to_json`."""
+    if "factors" in data:
+        factors = {
+            a: Factor(f) if isinstance(f, str) else Factor("weights", tuple(f["weights"]), Fraction(f["unit"]))
+            for a, f in zip(data["scope"], data["factors"], strict=True)
+        }
+        return kronecker(schema, factors, name=data["name"])
+    parts = tuple((tuple(p["scope"]), np.array(p["weights"], dtype=np.int64)) for p in data["products"])
+    scope = tuple(a for attributes, _ in parts for a in attributes)
+    return Products(data["name"], scope, schema.shape(scope), parts, Fraction(data["unit"]))
+
+
+def cell_labels(schema: Schema, group: Group) -> list[tuple[Value | None, ...]]:
+    """A label per query of the group, for people; products are numbered."""
+    if isinstance(group, Products):
+        return [(i,) for i in range(len(group))]
+    axes: list[Sequence[Value | None]] = []
+    for attribute, factor, size in zip(group.scope, group.factors, group.shape, strict=True):
+        labels = schema.attribute(attribute).labels
+        if factor.kind == "cells":
+            axes.append(labels)
+        elif factor.kind == "prefixes":
+            axes.append([f"<= {v}" for v in labels])
+        elif factor.kind == "ranges":
+            low, high = np.triu_indices(size)
+            axes.append([f"{labels[i]} .. {labels[j]}" for i, j in zip(low, high, strict=True)])
+        else:
+            axes.append([f"{attribute} {factor.kind}"])
+    return list(itertools.product(*axes))
