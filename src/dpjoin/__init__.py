@@ -1,1 +1,72 @@
-"""Differentially private synthetic data over joined tables."""
+"""Differentially private synthetic data over joined tables.
+
+>>> import dpjoin as dj
+>>> dj.Budget(epsilon=1.0, delta=1e-6)
+Budget(epsilon=1.0, delta=1e-06)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from dpjoin.api import release
+    from dpjoin.errors import BudgetError, DpjoinError, ReleaseError, SourceError, SpecError
+    from dpjoin.evaluation import evaluate
+    from dpjoin.planning import plan
+    from dpjoin.privacy.budget import Budget
+    from dpjoin.released import Release, load
+    from dpjoin.schema import Attribute, Schema, Table
+    from dpjoin.spec import Spec
+    from dpjoin.workload import Workload
+
+_HOMES = {
+    "release": "api",
+    "BudgetError": "errors",
+    "DpjoinError": "errors",
+    "ReleaseError": "errors",
+    "SourceError": "errors",
+    "SpecError": "errors",
+    "evaluate": "evaluation",
+    "plan": "planning",
+    "Budget": "privacy.budget",
+    "Release": "released",
+    "load": "released",
+    "Attribute": "schema",
+    "Schema": "schema",
+    "Table": "schema",
+    "Spec": "spec",
+    "Workload": "workload",
+}
+
+__all__ = [
+    "Attribute",
+    "Budget",
+    "BudgetError",
+    "DpjoinError",
+    "Release",
+    "ReleaseError",
+    "Schema",
+    "SourceError",
+    "Spec",
+    "SpecError",
+    "Table",
+    "Workload",
+    "evaluate",
+    "load",
+    "plan",
+    "release",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load parts when they are first used, so that `import dpjoin` stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpjoin' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"dpjoin.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -113,7 +113,7 @@ class Attribute:
         return known
 
     def _known_code(self, value: object) -> int | None:
-        if value is None or isinstance(value, float) and math.isnan(value):
+        if value is None or (isinstance(value, float) and math.isnan(value)):
             return None
         if self.values is not None:
             if isinstance(self.values[0], str):

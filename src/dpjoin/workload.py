@@ -148,7 +148,8 @@ class Products:
     @cached_property
     def max_abs(self) -> int:
         return max(
-            (math.prod(int(np.abs(w[i]).max(initial=0)) for _, w in self.parts) for i in range(len(self))), default=0
+            (math.prod(int(np.abs(w[i]).max(initial=0)) for _, w in self.parts) for i in range(len(self))),
+            default=0,
         )
 
     def rows(self, indices: Sequence[int]) -> Products:
@@ -215,9 +216,7 @@ class Workload:
     @classmethod
     def prefixes(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
         """For each attribute, how many join results lie at or below each of its values (per cell of `by`)."""
-        return cls(
-            schema, tuple(kronecker(schema, {a: PREFIXES} | dict.fromkeys(by, CELLS)) for a in attributes)
-        )
+        return cls(schema, tuple(kronecker(schema, {a: PREFIXES} | dict.fromkeys(by, CELLS)) for a in attributes))
 
     @classmethod
     def ranges(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
@@ -228,7 +227,8 @@ class Workload:
     def sums(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
         """The sum of a bounded numeric attribute over the join (per cell of `by`); bins count as their middle."""
         return cls(
-            schema, tuple(kronecker(schema, {a: amounts(schema, a)} | dict.fromkeys(by, CELLS)) for a in attributes)
+            schema,
+            tuple(kronecker(schema, {a: amounts(schema, a)} | dict.fromkeys(by, CELLS)) for a in attributes),
         )
 
     @classmethod

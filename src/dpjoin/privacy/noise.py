@@ -174,14 +174,10 @@ def truncated_discrete_gaussian_array(*, variance: Fraction, half_width: int, si
     _require_positive("variance", variance)
     _require_half_width(half_width, below=1 << 62)
     if half_width**2 <= 2 * variance or not _SMALLEST_FLOAT_VARIANCE <= variance < _LARGEST_FLOAT_SCALE**2:
-        draws = _object_array(
-            lambda: truncated_discrete_gaussian(variance=variance, half_width=half_width), size
-        )
+        draws = _object_array(lambda: truncated_discrete_gaussian(variance=variance, half_width=half_width), size)
         return draws.astype(np.int64)
     scale = isqrt(floor(variance)) + 1
-    return half_width + _collect(
-        lambda count: _within(_gaussian_batch(variance, scale, count), half_width), size
-    )
+    return half_width + _collect(lambda count: _within(_gaussian_batch(variance, scale, count), half_width), size)
 
 
 def exponential_choice(scores: Sequence[int] | NDArray[Any], *, rate: Fraction) -> int:
@@ -310,9 +306,7 @@ def _gaussian_batch(variance: Fraction, scale: int, count: int) -> IntArray:
     proposals = _laplace_batch(Fraction(scale), count)
     distances = np.abs(proposals) - float(variance / scale)
     exponents = distances * distances / float(2 * variance)
-    return proposals[
-        _accept(exponents, lambda i: _gaussian_exponent(abs(int(proposals[i])), variance, scale))
-    ]
+    return proposals[_accept(exponents, lambda i: _gaussian_exponent(abs(int(proposals[i])), variance, scale))]
 
 
 def _gaussian_exponent(magnitude: int, variance: Fraction, scale: int) -> Fraction:

@@ -1,0 +1,103 @@
+"""Measure marginals in two stages: a pilot of all of them, then more of those where it helps most.
+
+The pilot tells (publicly) which interactions stand out of the noise. The rest of the budget goes, in
+small pieces, to whatever marginal the model is expected to gain most from. When all are alike this is
+measuring everything once; when a few matter it is adaptive selection, without paying for a selection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.shares import round_down
+from dpjoin.model.fit import Evidence, Fit, learn, start
+from dpjoin.model.terms import FloatArray, Terms
+from dpjoin.privacy.budget import Concentrated
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.workload import Group
+
+SINGLES_SHARE = Fraction(10, 100)
+"""Of the marginals' rho, for the one-way marginals of attributes in wider ones."""
+PILOT_SHARE = Fraction(30, 100)
+"""Of the marginals' rho, for measuring every wider marginal once."""
+PIECES = 60
+"""Into how many pieces the rest is cut. More pieces follow the gain more closely; 60 is past what matters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model fitted to what has been measured so far, all of it public."""
+
+    fit: Fit
+    evidence: Evidence
+
+
+def measure_marginals(
+    curator: Curator, groups: list[Group], terms: Terms, bound: Bound, rho: Fraction, total: float, progress: Progress
+) -> Fitted:
+    """Spend exactly `rho` on the cliques of `terms`; `groups` are the same cliques as queries, in order."""
+    curator.prepare(groups)
+    wide = [i for i, c in enumerate(terms.cliques) if len(c) > 1]
+    single = [i for i, c in enumerate(terms.cliques) if len(c) == 1]
+    evidence = Evidence.none(terms.size)
+
+    def measured(evidence: Evidence, which: list[int], costs: list[Fraction]) -> Evidence:
+        for i, cost in zip(which, costs, strict=True):
+            found = curator.measure(groups[i], bound, Concentrated(cost))
+            evidence = evidence.add(terms.slices[i], found.values, found.noise_variance)
+        return evidence
+
+    if not wide:
+        evidence = measured(evidence, single, _split(rho, len(single)))
+        return Fitted(learn(start(terms, total), evidence), evidence)
+
+    progress("measure", 0, 3)
+    first = _split(round_down(rho * SINGLES_SHARE), len(single)) if single else []
+    pilot = _split(round_down(rho * PILOT_SHARE), len(wide))
+    evidence = measured(evidence, single, first)
+    evidence = measured(evidence, wide, pilot)
+    progress("measure", 1, 3)
+    fit = learn(start(terms, total), evidence)
+    progress("measure", 2, 3)
+
+    rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
+    pieces = _allocate(fit, evidence, float(2 * rest / PIECES) / bound.value**2)
+    chosen = [i for i, n in enumerate(pieces) if n]
+    costs = [round_down(rest * n / PIECES) for n in pieces if n]
+    costs[-1] += rest - sum(costs, Fraction(0))
+    evidence = measured(evidence, chosen, costs)
+    fit = learn(fit, evidence)
+    progress("measure", 3, 3)
+    return Fitted(fit, evidence)
+
+
+def _split(rho: Fraction, count: int) -> list[Fraction]:
+    """Equal parts that add up to exactly rho."""
+    each = round_down(rho / count)
+    return [each] * (count - 1) + [rho - each * (count - 1)]
+
+
+def _allocate(fit: Fit, evidence: Evidence, precision: float) -> list[int]:
+    """How many pieces of `precision` each clique gets: greedily, by the expected drop in total absolute error."""
+    slices = fit.terms.slices
+    curvature = fit.terms.curvature(fit.table)
+    prior = 1.0 / fit.tau_each**2
+
+    def expected(i: int, pieces: int) -> float:
+        w = slices[i]
+        c: FloatArray = curvature[w]
+        return float((c / np.sqrt(c**2 * (evidence.precision[w] + pieces * precision) + prior[w])).sum())
+
+    pieces = [0] * len(slices)
+    now = np.array([expected(i, 0) for i in range(len(slices))])
+    after = np.array([expected(i, 1) for i in range(len(slices))])
+    for _ in range(PIECES):
+        best = int(np.argmax(now - after))
+        pieces[best] += 1
+        now[best] = after[best]
+        after[best] = expected(best, pieces[best] + 1)
+    return pieces

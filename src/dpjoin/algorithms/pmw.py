@@ -1,0 +1,108 @@
+"""Algorithm 2, PMW: private multiplicative weights with the paper's constants.
+
+As the paper has it, where that is right. Where it is not: the exponential mechanism prefers large errors
+(the paper's sign is reversed), each update is renormalised to the noisy join size, constant queries are
+not candidates (no normalised update can improve them, so they would be chosen for ever), measurements are
+clamped so that the update stays below one, and the average is of F_0 … F_{k-1}, which is what the proof bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dpjoin.algorithms.progress import Progress
+from dpjoin.model.model import Model
+from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.privacy.budget import Approximate, Pure
+from dpjoin.privacy.curator import Bound, Curator, Numbers
+from dpjoin.workload import Group, Kronecker
+
+MAX_ROUNDS = 2000
+
+
+def paper_rounds(*, total: float, bound: int, epsilon: float, delta: float, cells: int, queries: int) -> int:
+    """k = n eps sqrt(ln D) / (Delta ln Q sqrt(ln 1/delta)), at least 1 and at most MAX_ROUNDS: public numbers."""
+    spread = bound * math.log(max(queries, 3)) * math.sqrt(math.log(1 / delta))
+    return max(1, min(MAX_ROUNDS, int(total * epsilon * math.sqrt(math.log(max(cells, 2))) / spread)))
+
+
+def pmw(
+    curator: Curator, groups: Sequence[Group], domain: Domain, bound: Bound, budget: Approximate, progress: Progress
+) -> tuple[Model, int, int]:
+    """Run Algorithm 2 within `budget`; returns the model, the noisy join size and the number of rounds."""
+    half = Approximate(budget.epsilon / 2, budget.delta / 2)
+    noisy_total = max(1, curator.join_size(bound, half))
+    total = float(noisy_total)
+    queries = sum(len(g) for g in groups)
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    count = paper_rounds(
+        total=total, bound=bound.value, epsilon=epsilon, delta=delta, cells=domain.cells, queries=queries
+    )
+    each = Pure(_round_down(epsilon / (16 * math.sqrt(count * math.log(1 / delta)))))
+    curator.prepare(list(groups))
+    curator.reserve_rounds(2 * count, each, half)
+
+    table: FloatArray = np.full((domain.rows, domain.columns), total / domain.cells)
+    average = np.zeros_like(table)
+    misses = []
+    for done in range(count):
+        if done % 10 == 0:
+            progress("rounds", done, count)
+        average += table
+        model = [_whole_answers(domain, table, group) for group in groups]
+        g, i = curator.worst_query(groups, model, bound, each)
+        group = groups[g]
+        found = curator.measure_query(group, i, bound, each)
+        largest = group.max_abs * float(group.unit)
+        answer = float(model[g][i]) * float(group.unit) / largest
+        noisy = min(max(float(found.values[0]) / largest, -total), total)
+        misses.append(abs(noisy - answer))
+        step = (noisy - answer) / (2 * total)
+        table = table * np.exp(_query_weights(domain, group, i) * step)
+        table *= total / table.sum()
+    progress("rounds", count, count)
+    # What a round measures is mostly its own noise here, and so is this bar: wide, but it covers.
+    floor = min(total, float(np.median(misses)))
+    known = tuple(frozenset(g.scope) for g in groups)
+    return Model(domain, total, plain=average / count, floor=floor, known=known), noisy_total, count
+
+
+def _round_down(epsilon: float) -> Fraction:
+    """A short fraction just below."""
+    scale = 2**60
+    return Fraction(int(epsilon * scale * (1 - 1e-12)), scale)
+
+
+def _whole_answers(domain: Domain, table: FloatArray, group: Group) -> Numbers:
+    """The model's answers rounded to the group's grid: public whole numbers."""
+    answers = np.rint(np.asarray(group.apply(domain.marginal(table, group.scope)), dtype=np.float64))
+    if not len(answers) or float(np.abs(answers).max()) < 2**60:
+        return answers.astype(np.int64)
+    return np.array([int(v) for v in answers], dtype=object)
+
+
+def _query_weights(domain: Domain, group: Group, index: int) -> FloatArray:
+    """One query's weight at every cell (rows x columns), in [-1, 1]."""
+    if isinstance(group, Kronecker):
+        position = np.unravel_index(index, group.answer_shape) if group.scope else ()
+        vectors = {
+            a: f.matrix(n)[p].astype(np.float64)
+            for a, f, n, p in zip(group.scope, group.factors, group.shape, position, strict=True)
+        }
+        weights = np.ones(())
+        for attribute in domain.attributes:
+            vector = vectors.get(attribute, np.ones(domain.sizes[attribute]))
+            weights = np.multiply.outer(weights, vector)
+    else:
+        weights = np.ones(domain.shape)
+        for attributes, rows in group.parts:
+            part = rows[index].astype(np.float64).reshape([domain.sizes[a] for a in attributes])
+            order = [a for a in domain.attributes if a in attributes]
+            part = np.transpose(part, [attributes.index(a) for a in order])
+            weights = weights * part.reshape([domain.sizes[a] if a in attributes else 1 for a in domain.attributes])
+    scaled: FloatArray = weights.reshape(domain.rows, domain.columns) / group.max_abs
+    return scaled

@@ -1,0 +1,69 @@
+"""How a budget is split: public numbers, fixed before any data is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpjoin.privacy.accountant import largest_rho
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
+
+SENSITIVITY_SHARE = Fraction(35, 100)
+"""Of rho, for the noisy sensitivity bound.
+
+The noise of everything else grows with (Delta + shift) / sqrt(1 - share), and the shift with 1 / sqrt(share).
+The best share is 1/2 when degrees are tiny and falls as they grow; 0.35 is within 5 % of the best for every
+largest degree from 0 to 150 at (1, 1e-6), and 14 % worse at 1000.
+"""
+TRUNCATION_SHARE = Fraction(1, 4)
+"""Of delta, for the truncation of that bound's noise. Flat between 0.1 and 0.5."""
+COUNT_SHARE = Fraction(5, 100)
+"""Of what is left of rho, for the join size."""
+DYADIC = 2**40
+"""Shares of rho are rounded down to multiples of 1/DYADIC times a power of two, to keep fractions short."""
+
+
+@dataclass(frozen=True)
+class TightShares:
+    """The tight profile's split: the bound (none when it is public), then the join size, then the queries."""
+
+    accountant: ConcentratedAccountant
+    bound: Concentrated | None
+    half_width: int | None
+    """The shift of the noisy bound: it exceeds the largest degree by this much on average."""
+
+    @property
+    def count(self) -> Concentrated:
+        return Concentrated(round_down(self.after_bound * COUNT_SHARE))
+
+    @property
+    def after_bound(self) -> Fraction:
+        return self.accountant.rho - (self.bound.rho if self.bound else 0)
+
+    @property
+    def queries(self) -> Fraction:
+        return self.after_bound - self.count.rho
+
+
+def round_down(rho: Fraction) -> Fraction:
+    """A short fraction just below rho (relative error below 2^-40)."""
+    scale = DYADIC
+    while rho * scale < DYADIC:
+        scale *= 2
+    return Fraction(int(rho * scale), scale)
+
+
+def tight_shares(budget: Budget, *, noisy_bound: bool) -> TightShares:
+    """Split a budget. With a noisy bound, exactly the delta that its truncation needs is set aside."""
+    if not noisy_bound:
+        return TightShares(ConcentratedAccountant(budget), None, None)
+    whole = budget.exact
+    aside = whole.delta * TRUNCATION_SHARE
+    rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta - aside)
+    share = round_down(rho * SENSITIVITY_SHARE)
+    variance = 1 / (2 * share)
+    half_width = gaussian_half_width(variance=variance, delta=aside, sensitivity=1)
+    needed = gaussian_delta(variance=variance, sensitivity=1, half_width=half_width)
+    accountant = ConcentratedAccountant(budget, truncation_delta=needed)
+    return TightShares(accountant, Concentrated(share, needed), half_width)

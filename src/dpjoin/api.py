@@ -1,0 +1,76 @@
+"""The main job: tables in, Release out. The one place where engine, Curator and algorithms meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpjoin.algorithms.progress import Progress, silent
+from dpjoin.algorithms.shares import tight_shares
+from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
+from dpjoin.errors import SpecError, suggest
+from dpjoin.planning import check_feasible, needs_noisy_bound
+from dpjoin.privacy.budget import Budget, PaperAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.released import Release
+from dpjoin.schema import Schema
+from dpjoin.spec import METHODS, PROFILES, check_choice
+from dpjoin.workload import Workload
+
+
+def release(
+    schema: Schema,
+    workload: Workload,
+    tables: Mapping[str, Any],
+    budget: Budget,
+    *,
+    method: str = "auto",
+    profile: str = "tight",
+    progress: bool | Progress = False,
+) -> Release:
+    """Release the join of the tables once, under the budget, for the workload.
+
+    `tables` maps each table to a DataFrame (pandas, Polars, Arrow) or a path (CSV, Parquet, Arrow, or
+    (database file, table)). Nothing of it but the Curator's noisy answers reaches the result.
+    """
+    from dpjoin.engine.duck import DuckEngine
+
+    check_choice("method", method, METHODS)
+    check_choice("profile", profile, PROFILES)
+    if workload.schema != schema:
+        raise SpecError("the workload must be built from the schema it is released with")
+    for name in tables:
+        if name not in {t.name for t in schema.tables}:
+            raise SpecError(f"table {name!r} is not in the schema; {suggest(name, [t.name for t in schema.tables])}")
+    for table in schema.tables:
+        if table.name not in tables:
+            raise SpecError(f"table {table.name!r} is missing; hand it over in tables")
+    check_feasible(schema, workload)
+    say = _progress(progress)
+    noisy_bound = needs_noisy_bound(schema)
+    say("read", 0, 1)
+    engine = DuckEngine(schema, tables, attributes=workload.attributes)
+    if profile == "paper":
+        curator = Curator(engine, PaperAccountant(budget))
+        outcome = two_table_paper(curator, workload, budget, say)
+    else:
+        shares = tight_shares(budget, noisy_bound=noisy_bound)
+        curator = Curator(engine, shares.accountant)
+        outcome = two_table_tight(curator, workload, shares, say)
+    facts = {
+        "sensitivity_bound": outcome.sensitivity,
+        "join_size": outcome.noisy_total,
+        "strategy": outcome.strategy,
+    }
+    resolved = "two_table" if len(schema.tables) == 2 else "single_table"
+    return Release(schema, workload, budget, resolved, profile, outcome.model, curator.ledger, facts)
+
+
+def _progress(progress: bool | Progress) -> Progress:
+    if callable(progress):
+        return progress
+    if progress:
+        from dpjoin.console import terminal_progress
+
+        return terminal_progress()
+    return silent

@@ -1,0 +1,204 @@
+"""What a release will do, from the spec alone: no table is opened."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpjoin.algorithms.marginals import PILOT_SHARE, SINGLES_SHARE
+from dpjoin.algorithms.shares import TightShares, tight_shares
+from dpjoin.errors import SpecError
+from dpjoin.model.model import clique_scopes
+from dpjoin.privacy.truncated import paper_laplace_half_width
+from dpjoin.schema import Schema
+from dpjoin.spec import Spec
+from dpjoin.workload import Products, Workload
+
+MAX_CELLS = 2**26
+BYTES_PER_CELL = 48
+"""The fit holds about six tables of the domain in double precision."""
+USUAL_DEGREES = (1, 10, 100, 1000)
+"""For which largest degrees the plan says what the noise will be, when it is not told one."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One line of the budget."""
+
+    name: str
+    mechanism: str
+    share: float
+    """Of rho (tight) or of epsilon (paper)."""
+    note: str
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What to expect at one largest degree (and join size, if told): half-widths that cover 90 %."""
+
+    degree: int
+    sensitivity: int
+    count: float
+    cell: float
+    share_of_join: float | None
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    name: str
+    queries: int
+    cells: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A public description of a release that has not happened."""
+
+    join: str
+    method: str
+    why: str
+    profile: str
+    epsilon: float
+    delta: float
+    attributes: tuple[str, ...]
+    cells: int
+    memory: int
+    queries: int
+    groups: tuple[GroupPlan, ...]
+    stages: tuple[Stage, ...]
+    expected: tuple[Expected, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def needs_noisy_bound(schema: Schema) -> bool:
+    """Whether one private table joins another: only then does the sensitivity cost budget."""
+    return len(schema.private_tables) > 1
+
+
+def describe_join(schema: Schema) -> str:
+    names = [t.name for t in schema.tables]
+    if len(names) == 1:
+        return f"one table: {names[0]}"
+    on = ", ".join(schema.join_attributes)
+    return f"{' ⋈ '.join(names)} on {on}" if on else f"{' × '.join(names)} (no shared attribute: every pair of rows)"
+
+
+def check_feasible(schema: Schema, workload: Workload) -> None:
+    """Refuse what this version cannot release, before any table is opened."""
+    if len(schema.tables) > 2:
+        raise SpecError(
+            f"this version releases one or two tables; the schema has {len(schema.tables)}; keep the two you need most"
+        )
+    cells = workload.cells
+    if cells > MAX_CELLS:
+        sizes = ", ".join(f"{a} {schema.attribute(a).size}" for a in workload.attributes)
+        raise SpecError(
+            f"the workload looks at a domain of {cells:,} cells ({sizes}), which must be at most {MAX_CELLS:,} "
+            f"(it would take {memory_text(cells * BYTES_PER_CELL)}); ask about fewer attributes or use coarser bins"
+        )
+
+
+def memory_text(size: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return ""
+
+
+def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None) -> Plan:
+    """What `release` would do with this spec.
+
+    The noise depends on the largest degree, which is private: the plan shows it for usual degrees, or
+    for the `degree` and `join_size` that the custodian expects.
+    """
+    schema, workload = spec.schema, spec.workload
+    check_feasible(schema, workload)
+    degrees = USUAL_DEGREES if degree is None else (degree,)
+    if not needs_noisy_bound(schema):
+        degrees = (1,) if len(schema.tables) == 1 else degrees
+    if spec.profile == "tight":
+        shares = tight_shares(spec.budget, noisy_bound=needs_noisy_bound(schema))
+        stages = _tight_stages(shares)
+        expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
+    else:
+        stages, expected = _paper_stages(spec), ()
+    return Plan(
+        join=describe_join(schema),
+        method="two_table" if len(schema.tables) == 2 else "single_table",
+        why=_why(schema),
+        profile=spec.profile,
+        epsilon=spec.budget.epsilon,
+        delta=spec.budget.delta,
+        attributes=workload.attributes,
+        cells=workload.cells,
+        memory=workload.cells * BYTES_PER_CELL,
+        queries=len(workload),
+        groups=tuple(GroupPlan(g.name, len(g), g.cells) for g in workload.groups),
+        stages=stages,
+        expected=expected,
+        notes=_notes(schema),
+    )
+
+
+def _why(schema: Schema) -> str:
+    if len(schema.tables) == 1:
+        return "one table: a row changes one cell, so the sensitivity is 1 and costs nothing"
+    if not needs_noisy_bound(schema):
+        return "one private table beside a public one: the public table's largest degree bounds the sensitivity"
+    return "two private tables: a noisy bound on the largest degree, then the join as one table"
+
+
+def _notes(schema: Schema) -> tuple[str, ...]:
+    notes = ["Rows outside a declared domain count as 'other' where an attribute has it, and are dropped otherwise."]
+    keys = [a.name for a in schema.attributes if a.key and len(schema.tables_with(a.name)) == 1]
+    if keys:
+        notes.append(f"Keys in one table only ({', '.join(keys)}) join nothing and are ignored.")
+    if len(schema.tables) == 1 and sum(a.key for a in schema.attributes) > 1:
+        notes.append(
+            "This single table has several keys. If it is itself a join, one person's row may be in it many times, "
+            "and the guarantee holds for one row only: release the tables it came from instead."
+        )
+    return tuple(notes)
+
+
+def _tight_stages(shares: TightShares) -> tuple[Stage, ...]:
+    whole = shares.accountant.rho
+    stages = []
+    if shares.bound is not None and shares.half_width is not None:
+        note = f"the largest degree plus a shift of {shares.half_width} on average, never below it"
+        stages.append(Stage("sensitivity", "truncated discrete Gaussian", float(shares.bound.rho / whole), note))
+    stages.append(Stage("join size", "discrete Gaussian", float(shares.count.rho / whole), "unbiased"))
+    note = f"{float(SINGLES_SHARE):.0%} one-way, {float(PILOT_SHARE):.0%} pilot of all, the rest where it helps most"
+    stages.append(Stage("queries", "discrete Gaussian", float(shares.queries / whole), note))
+    return tuple(stages)
+
+
+def _paper_stages(spec: Spec) -> tuple[Stage, ...]:
+    whole = spec.budget.exact
+    if not needs_noisy_bound(spec.schema):
+        return (
+            Stage("join size", "truncated discrete Laplace", 0.5, "an upper bound"),
+            Stage("rounds", "exponential mechanism and discrete Laplace", 0.5, "advanced composition"),
+        )
+    shift = paper_laplace_half_width(epsilon=whole.epsilon / 2, delta=whole.delta / 2, sensitivity=1)
+    return (
+        Stage("sensitivity", "truncated discrete Laplace", 0.5, f"the largest degree plus {shift} on average"),
+        Stage("join size", "truncated discrete Laplace", 0.25, "an upper bound"),
+        Stage("rounds", "exponential mechanism and discrete Laplace", 0.25, "advanced composition"),
+    )
+
+
+def _tight_expected(spec: Spec, shares: TightShares, degree: int, join_size: int | None) -> Expected:
+    """Half-widths before the fit; the fit makes the cells' usually two to four times smaller."""
+    sensitivity = degree + (shares.half_width or 0)
+    quantile = 1.6449
+    count = quantile * sensitivity / math.sqrt(2 * float(shares.count.rho))
+    measured = len(clique_scopes(spec.workload.groups))
+    measured += sum(len(g) for g in spec.workload.groups if isinstance(g, Products))
+    cell = quantile * sensitivity * math.sqrt(max(1, measured) / (2 * float(shares.queries)))
+    return Expected(degree, sensitivity, count, cell, cell / join_size if join_size else None)

@@ -1,0 +1,261 @@
+"""A Release: a function of public inputs and the Curator's noisy answers, and of nothing else.
+
+Everything here is post-processing. A release can be asked, copied and published freely.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpjoin.errors import ReleaseError, suggest
+from dpjoin.model.model import Model, state_of
+from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.privacy.budget import Budget
+from dpjoin.privacy.ledger import Ledger
+from dpjoin.schema import Schema
+from dpjoin.spec import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
+from dpjoin.synthesize import drawn_counts, rows_table, whole_counts
+from dpjoin.workload import Products, Workload, group_from_json, group_to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+MAX_SYNTHETIC_ROWS = 2_000_000
+"""Above this join size `synthetic.parquet` is a scaled-down copy, and the manifest says by how much."""
+SCALED_ROWS = 1_000_000
+
+ASSUMPTIONS = (
+    "Neighbouring inputs differ by one row added to or removed from one private table.",
+    "The spec (schema, domains, workload, budget) was written without looking at the private rows.",
+    "Each private table comes from its own source: one row is in one table.",
+    "Running time and memory are not hidden.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """An immutable released model with its guarantee, its ledger and its error bars."""
+
+    schema: Schema
+    workload: Workload
+    budget: Budget
+    method: str
+    profile: str
+    model: Model
+    ledger: Ledger
+    facts: Mapping[str, Any]
+    """Public facts of the run: the sensitivity bound, the noisy join size, the strategy."""
+
+    def answer(self, workload: Workload | None = None) -> FloatArray:
+        """One number per query, from the model."""
+        groups = self._checked(workload)
+        return np.concatenate([self.model.answer(g) for g in groups]) if groups else np.zeros(0)
+
+    def error(self, workload: Workload | None = None, *, coverage: float = 0.9) -> FloatArray:
+        """Half-widths of error bars, one per query: public, and meant to cover with the given probability.
+
+        nan where the release knows no bar: queries that look at attributes never measured together.
+        """
+        if not 0 < coverage < 1:
+            raise ReleaseError(f"coverage ({coverage}) must lie between 0 and 1; 0.9 is usual")
+        groups = self._checked(workload)
+        return np.concatenate([self.model.error(g, coverage) for g in groups]) if groups else np.zeros(0)
+
+    def _checked(self, workload: Workload | None) -> tuple[Any, ...]:
+        groups = (workload or self.workload).groups
+        for group in groups:
+            for attribute in group.scope:
+                if attribute not in self.model.domain.attributes:
+                    raise ReleaseError(
+                        f"attribute {attribute!r} is not in this release; {suggest(attribute, self.attributes)}"
+                    )
+        return groups
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The columns of the synthetic data."""
+        return self.model.domain.attributes
+
+    @property
+    def join_size(self) -> int:
+        """The noisy size of the join."""
+        return int(self.facts["join_size"])
+
+    @property
+    def rows_stand_for(self) -> float:
+        """How many join results one row of `synthetic.parquet` stands for: 1 unless the join is huge."""
+        return self.join_size / self.synthetic.num_rows
+
+    @cached_property
+    def synthetic(self) -> pa.Table:
+        """The synthetic rows that are saved with the release: whole rows, adding up to the noisy join size."""
+        rows = self.join_size if self.join_size <= MAX_SYNTHETIC_ROWS else SCALED_ROWS
+        counts = whole_counts(self.model.table, rows, np.random.default_rng(0))
+        return rows_table(self.schema, self.attributes, counts)
+
+    def sample(self, n: int, *, seed: int) -> pa.Table:
+        """n independent synthetic rows, in random order."""
+        if n < 0:
+            raise ReleaseError(f"rows ({n}) must not be negative")
+        rng = np.random.default_rng(seed)
+        counts = drawn_counts(self.model.table, n, rng)
+        return rows_table(self.schema, self.attributes, counts, rng.permutation(n))
+
+    def sql(self, statement: str) -> pa.Table:
+        """DuckDB SQL over the synthetic rows, as the table `joined`."""
+        import duckdb
+
+        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+            connection.register("joined", self.synthetic)
+            try:
+                return connection.sql(statement).to_arrow_table()
+            except duckdb.Error as error:
+                raise ReleaseError(f"SQL: {str(error).splitlines()[0]}") from None
+            except AttributeError:
+                raise ReleaseError("SQL must be a SELECT over the table joined") from None
+
+    # -- files ---------------------------------------------------------------------------------------
+
+    def manifest(self) -> dict[str, Any]:
+        """The self-description of a release folder."""
+        model = self.model
+        schema = schema_to_dict(self.schema)
+        for table in schema["tables"].values():
+            table.pop("source", None)
+        described: dict[str, Any] = {
+            "left": list(model.domain.left),
+            "right": list(model.domain.right),
+            "known": [sorted(scope) for scope in model.known],
+        }
+        if model.terms is not None:
+            described["cliques"] = [list(c) for c in model.terms.cliques]
+            described["products"] = [group_to_json(p) for p in model.terms.products]
+        return {
+            "dpjoin": _version(),
+            "format": FORMAT,
+            "guarantee": guarantee(self.budget, self.ledger),
+            "assumptions": list(ASSUMPTIONS),
+            "method": self.method,
+            "profile": self.profile,
+            "facts": dict(self.facts),
+            "rows": {"count": self.synthetic.num_rows, "each_stands_for": self.rows_stand_for},
+            "schema": schema,
+            "workload": workload_to_dict(self.workload),
+            "ledger": self.ledger.to_json(),
+            "model": described,
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the release folder: all of it or nothing. The folder must not exist yet."""
+        import pyarrow.parquet as pq
+
+        folder = Path(folder)
+        check_new(folder)
+        partial = folder.with_name(f".{folder.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            text = json.dumps(self.manifest(), indent=1)
+            # Lists of numbers read better on one line.
+            text = re.sub(r"\[\s+([-\d\s,.e]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text)
+            (partial / "manifest.json").write_text(text + "\n", encoding="utf-8")
+            np.savez_compressed(partial / "model.npz", **state_of(self.model))
+            pq.write_table(self.synthetic, partial / "synthetic.parquet", compression="zstd")
+            os.rename(partial, folder)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise ReleaseError(f"{folder}: the release cannot be written: {error.strerror}") from None
+        return folder
+
+
+def check_new(folder: Path) -> None:
+    if folder.exists():
+        raise ReleaseError(f"{folder}: the output folder exists already; choose another with -o, or remove it")
+
+
+def load(folder: str | Path) -> Release:
+    """Open a release folder."""
+    folder = Path(folder)
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        with np.load(folder / "model.npz", allow_pickle=False) as file:
+            state = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise ReleaseError(f"{folder}: not a release folder (manifest.json or model.npz is missing)") from None
+    except (OSError, ValueError):
+        raise ReleaseError(f"{folder}: the release cannot be read; it is damaged or not one of ours") from None
+    if manifest.get("format") != FORMAT:
+        raise ReleaseError(f"{folder}: format ({manifest.get('format')}) must be {FORMAT}; use the matching dpjoin")
+    schema = schema_from_dict(manifest["schema"])
+    described = manifest["model"]
+    names = described["left"] + described["right"]
+    domain = Domain(
+        tuple(described["left"]), tuple(described["right"]), dict(zip(names, schema.shape(names), strict=True))
+    )
+    terms = None
+    if "cliques" in described:
+        products = [group_from_json(schema, p) for p in described["products"]]
+        terms = Terms(
+            domain, tuple(map(tuple, described["cliques"])), tuple(p for p in products if isinstance(p, Products))
+        )
+    members = (
+        tuple(zip(state["member_potentials"], map(float, state["member_totals"]), strict=True))
+        if "member_totals" in state
+        else ()
+    )
+    model = Model(
+        domain,
+        float(state["total"][0]),
+        terms=terms,
+        potentials=state.get("potentials"),
+        plain=state.get("plain"),
+        members=members,
+        floor=float(state["floor"][0]),
+        known=tuple(frozenset(s) for s in described["known"]),
+    )
+    asked = manifest["guarantee"]
+    return Release(
+        schema,
+        workload_from_dict(schema, manifest["workload"]),
+        Budget(epsilon=asked["epsilon"], delta=asked["delta"]),
+        manifest["method"],
+        manifest["profile"],
+        model,
+        Ledger.from_json(manifest["ledger"]),
+        manifest["facts"],
+    )
+
+
+def guarantee(budget: Budget, ledger: Ledger) -> dict[str, Any]:
+    """What is promised, and what the ledger adds up to."""
+    spent: dict[str, Any] = {"composition": ledger.composition}
+    if ledger.composition == "zero-concentrated":
+        spent |= {"rho": str(ledger.rho), "truncation_delta": str(ledger.delta)}
+        spent |= {"conversion_delta": str(Fraction(budget.delta) - ledger.delta)}
+    else:
+        spent |= {"epsilon": str(ledger.epsilon), "delta": str(ledger.delta)}
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "definition": "(epsilon, delta)-differential privacy",
+        "neighbours": "one row added to or removed from one private table",
+        "spent": spent,
+    }
+
+
+def _version() -> str:
+    from dpjoin import __version__
+
+    return __version__

@@ -1,0 +1,58 @@
+"""Rows from a model: post-processing, so public randomness with a seed is fine here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.model.terms import FloatArray
+from dpjoin.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def whole_counts(cells: FloatArray, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Whole numbers that add up to `rows`, each cell rounded up or down at random without bias.
+
+    Systematic rounding: one uniform offset for all cells, so every sum over consecutive cells is off by
+    less than one.
+    """
+    edges = np.concatenate([[0.0], np.cumsum(cells.reshape(-1))])
+    edges *= rows / edges[-1]
+    marks = np.floor(edges + rng.random())
+    marks[0], marks[-1] = np.floor(marks[0]), marks[0] + rows
+    return np.diff(np.minimum(marks, marks[-1])).astype(np.int64)
+
+
+def drawn_counts(cells: FloatArray, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """How often each cell occurs among `rows` independent draws."""
+    weights = cells.reshape(-1)
+    return rng.multinomial(rows, weights / weights.sum()).astype(np.int64)
+
+
+def rows_table(
+    schema: Schema,
+    attributes: tuple[str, ...],
+    counts: NDArray[np.int64],
+    order: NDArray[np.int64] | None = None,
+) -> pa.Table:
+    """One row per count, with the attributes' labels as columns. `order` shuffles the rows."""
+    import pyarrow as pa
+
+    index = np.repeat(np.arange(len(counts)), counts)
+    if order is not None:
+        index = index[order]
+    codes = np.unravel_index(index, schema.shape(attributes)) if attributes else ()
+    columns: dict[str, Any] = {}
+    for attribute, code in zip(attributes, codes, strict=True):
+        labels = pa.array(list(schema.attribute(attribute).labels))
+        if pa.types.is_string(labels.type):
+            columns[attribute] = pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
+        else:
+            columns[attribute] = labels.take(pa.array(code))
+    if not columns:
+        columns["row"] = pa.array(np.arange(int(counts.sum())))
+    return pa.table(columns)
