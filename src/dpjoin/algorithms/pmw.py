@@ -19,6 +19,7 @@ from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.privacy.budget import Approximate, Pure
 from dpjoin.privacy.curator import Bound, Curator, Numbers
+from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.workload import Group, Kronecker
 
 MAX_ROUNDS = 2000
@@ -34,6 +35,12 @@ def pmw(
     curator: Curator, groups: Sequence[Group], domain: Domain, bound: Bound, budget: Approximate, progress: Progress
 ) -> tuple[Model, int, int]:
     """Run Algorithm 2 within `budget`; returns the model, the noisy join size and the number of rounds."""
+    known = tuple(frozenset(g.scope) for g in groups)
+    if not any(low < high for g in groups for low, high in weight_ranges(g)):
+        # Only the join size is asked for: all of the budget goes there.
+        noisy_total = max(1, curator.join_size(bound, budget))
+        uniform = np.full((domain.rows, domain.columns), noisy_total / domain.cells)
+        return Model(domain, float(noisy_total), plain=uniform, floor=float(noisy_total), known=known), noisy_total, 0
     half = Approximate(budget.epsilon / 2, budget.delta / 2)
     noisy_total = max(1, curator.join_size(bound, half))
     total = float(noisy_total)
@@ -67,7 +74,6 @@ def pmw(
     progress("rounds", count, count)
     # What a round measures is mostly its own noise here, and so is this bar: wide, but it covers.
     floor = min(total, float(np.median(misses)))
-    known = tuple(frozenset(g.scope) for g in groups)
     return Model(domain, total, plain=average / count, floor=floor, known=known), noisy_total, count
 
 

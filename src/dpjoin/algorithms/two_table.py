@@ -22,6 +22,7 @@ from dpjoin.model.model import Model, clique_scopes, plausible
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.privacy.budget import Approximate, Budget
 from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.schema import Schema
 from dpjoin.workload import CELLS, Group, Kronecker, Products, Workload, kronecker
 
@@ -64,7 +65,10 @@ def two_table_tight(curator: Curator, workload: Workload, shares: TightShares, p
     total_deviation = bound.value / math.sqrt(2 * float(shares.count.rho))
     rho = curator.rho_left
 
-    products = tuple(g for g in workload.groups if isinstance(g, Products))
+    # Queries with one weight for all join results follow from the join size.
+    products = tuple(
+        g for g in workload.groups if isinstance(g, Products) and any(low < high for low, high in weight_ranges(g))
+    )
     cliques = clique_scopes(workload.groups)
     sizes = _sizes(workload)
     ways = prospect(products, total=noisy_total, bound=bound.value, rho=rho, cells=workload.cells) if products else None

@@ -1,0 +1,186 @@
+"""Checks that a mechanism keeps its promise: replay on neighbours, ledger against noise, black-box distinguishing.
+
+Each returns what it found wrong, in words; an empty list means nothing was found. `test_known_bad.py` shows
+that each of them can find something.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from dpjoin.privacy.budget import Approximate, Budget, Concentrated, Pure
+from dpjoin.privacy.curator import Curator, Numbers
+from dpjoin.privacy.ledger import Event, Ledger
+from dpjoin.privacy.truncated import gaussian_delta, laplace_delta
+
+
+@dataclass
+class Tape:
+    """Every private access of one run: the event, the exact value, and what was released."""
+
+    entries: list[tuple[Event, Numbers, Any]] = field(default_factory=list)
+
+
+class Recorder(Curator):
+    """A Curator that writes down what it computes and releases."""
+
+    tape: Tape
+
+    def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
+        noisy = super()._add(exact, draw, event)
+        self.tape.entries.append((event, exact, noisy))
+        return noisy
+
+    def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
+        scores = exact_scores()
+        chosen = super()._chosen(lambda: scores, rate, event)
+        self.tape.entries.append((event, scores, chosen))
+        return chosen
+
+
+class ReplayError(AssertionError):
+    """The second run left the tape, or a value moved more than declared."""
+
+
+class Replayer(Curator):
+    """A Curator that releases what the tape says, and compares its own exact values with the tape's."""
+
+    tape: Tape
+    position: int = 0
+
+    def _next(self, event: Event, exact: Numbers) -> Any:
+        if self.position >= len(self.tape.entries):
+            raise ReplayError(f"control flow: {event.purpose!r} was not asked on the neighbour")
+        old_event, old_exact, released = self.tape.entries[self.position]
+        self.position += 1
+        if old_event != event:
+            raise ReplayError(f"control flow: {event.purpose!r} where the neighbour had {old_event.purpose!r}")
+        if len(old_exact) != len(exact):
+            raise ReplayError(f"shape: {event.purpose!r} has {len(exact)} values, the neighbour {len(old_exact)}")
+        moved = [abs(int(a) - int(b)) for a, b in zip(exact, old_exact, strict=True)]
+        if event.mechanism == "exponential mechanism":
+            far = max(moved, default=0) > event.moves
+        else:
+            far = sum(m * m for m in moved) > event.moves**2
+        if far:
+            raise ReplayError(f"sensitivity: {event.purpose!r} moves more than the declared {float(event.moves):g}")
+        return released
+
+    def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
+        return self._next(event, exact)
+
+    def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
+        return int(self._next(event, exact_scores()))
+
+
+Run = Callable[[type[Curator], Any, Tape], Any]
+"""Runs a mechanism with a Curator class on tables, with the tape attached; returns what it publishes."""
+
+
+def replay_violations(run: Run, tables: Any, neighbour: Any) -> list[str]:
+    """Run on one instance, replay on its neighbour: same questions, small moves, same publication."""
+    tape = Tape()
+    published = run(Recorder, tables, tape)
+    try:
+        again = run(Replayer, neighbour, tape)
+    except ReplayError as error:
+        return [str(error)]
+    if not _same(published, again):
+        return ["publication: it differs although every noisy answer was the same"]
+    return []
+
+
+def attach(curator: Curator, tape: Tape) -> Curator:
+    """Give a Recorder or Replayer its tape."""
+    curator.tape = tape  # type: ignore[attr-defined]
+    return curator
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.shape(a) == np.shape(b) and bool(np.array_equal(a, b))
+    return bool(a == b)
+
+
+def ledger_violations(ledger: Ledger, budget: Budget) -> list[str]:
+    """Recompute every event's cost from its noise parameters, and the total by a second formula."""
+    found = [f"{e.purpose}: {problem}" for e in ledger.events for problem in _event_violations(e)]
+    if ledger.composition == "zero-concentrated":
+        delta = float(ledger.delta) + numeric_zcdp_delta(float(ledger.rho), budget.epsilon)
+        if delta > budget.delta * (1 + 1e-9):
+            found.append(f"total: delta {delta:.3g} exceeds {budget.delta:.3g}")
+    elif ledger.epsilon > Fraction(budget.epsilon) or ledger.delta > Fraction(budget.delta):
+        found.append("total: exceeds the budget")
+    return found
+
+
+def _event_violations(event: Event) -> list[str]:
+    p = {k: Fraction(v) for k, v in event.parameters.items() if k != "query"}
+    cost, moves = event.cost, event.moves
+    if event.mechanism == "discrete Gaussian" and isinstance(cost, Concentrated):
+        return [] if moves**2 / (2 * p["variance"]) <= cost.rho else ["variance too small for rho"]
+    if event.mechanism == "truncated discrete Gaussian" and isinstance(cost, Concentrated):
+        enough = moves**2 / (2 * p["variance"]) <= cost.rho
+        delta = gaussian_delta(variance=p["variance"], sensitivity=int(moves), half_width=int(p["half_width"]))
+        return [] if enough and delta <= cost.delta else ["truncated Gaussian does not fit its cost"]
+    if event.mechanism == "truncated discrete Laplace" and isinstance(cost, Approximate):
+        enough = moves / p["scale"] <= cost.epsilon
+        delta = laplace_delta(epsilon=cost.epsilon, sensitivity=int(moves), half_width=int(p["half_width"]))
+        return [] if enough and delta <= cost.delta else ["truncated Laplace does not fit its cost"]
+    if event.mechanism == "discrete Laplace" and isinstance(cost, Pure):
+        return [] if moves / p["scale"] <= cost.epsilon else ["scale too small for epsilon"]
+    if event.mechanism == "exponential mechanism":
+        if isinstance(cost, Pure):
+            return [] if p["epsilon"] <= cost.epsilon else ["selection too sharp for epsilon"]
+        if isinstance(cost, Concentrated):
+            return [] if p["epsilon"] ** 2 / 8 <= cost.rho else ["selection too sharp for rho"]
+    if event.mechanism == "advanced composition" and isinstance(cost, Approximate):
+        k, each, delta = int(p["count"]), float(p["epsilon_each"]), float(cost.delta)
+        epsilon = math.sqrt(2 * k * math.log(1 / delta)) * each + k * each * math.expm1(each)
+        return [] if epsilon <= float(cost.epsilon) else ["rounds do not fit their block"]
+    return [f"unknown mechanism {event.mechanism!r}"]
+
+
+def numeric_zcdp_delta(rho: float, epsilon: float) -> float:
+    """The conversion of zCDP to delta, minimised numerically: independent of the certified code."""
+    from scipy.optimize import minimize_scalar
+
+    def log_delta(t: float) -> float:
+        a = 1 + math.exp(t)
+        return (a - 1) * (a * rho - epsilon) - math.log(a - 1) + a * math.log1p(-1 / a)
+
+    best = minimize_scalar(log_delta, bounds=(-8, 12), method="bounded", options={"xatol": 1e-12})
+    return math.exp(best.fun)
+
+
+def scale_violations(measure: Callable[[], tuple[Numbers, Fraction]], exact: Numbers, runs: int) -> list[str]:
+    """Whether the noise around a known exact value has the declared variance."""
+    noise, variance = [], Fraction(1)
+    for _ in range(runs):
+        noisy, variance = measure()
+        noise += [int(a) - int(b) for a, b in zip(noisy, exact, strict=True)]
+    statistic = float(np.sum(np.square(np.array(noise, dtype=float))) / float(variance))
+    low, high = stats.chi2.ppf([1e-7, 1 - 1e-7], df=len(noise))
+    return [] if low <= statistic <= high else [f"noise: its variance is {statistic / len(noise):.2f} of the declared"]
+
+
+def distinguishing_violations(
+    mechanism: Callable[[Any], bool], tables: Any, neighbour: Any, *, budget: Budget, runs: int
+) -> list[str]:
+    """Estimate an event's probability on both inputs; complain if (epsilon, delta) is refuted at 99.9 %."""
+    hits = [sum(bool(mechanism(t)) for _ in range(runs)) for t in (tables, neighbour)]
+    found = []
+    for first, second in (hits, hits[::-1]):
+        for a, b, what in ((first, second, "event"), (runs - first, runs - second, "its complement")):
+            at_least = stats.beta.ppf(5e-4, a, runs - a + 1) if a else 0.0
+            at_most = stats.beta.ppf(1 - 5e-4, b + 1, runs - b) if b < runs else 1.0
+            if at_least > math.exp(budget.epsilon) * at_most + budget.delta:
+                found.append(f"distinguishable: {what} has probability >= {at_least:.2f} against <= {at_most:.2f}")
+    return found
