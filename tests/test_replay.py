@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit import Tape, attach, ledger_violations, replay_violations
-from strategies import neighbour, random_instance
 
+from audit import Tape, attach, ledger_violations, replay_violations
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.shares import tight_shares
 from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
@@ -18,6 +17,7 @@ from dpjoin.privacy.budget import Budget, PaperAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
+from strategies import neighbour, random_instance
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from itertools import combinations
 from typing import Any
 
 from dpjoin.algorithms.progress import Progress, silent
@@ -46,17 +48,17 @@ def release(
         if table.name not in tables:
             raise SpecError(f"table {table.name!r} is missing; hand it over in tables")
     check_feasible(schema, workload)
-    say = _progress(progress)
     noisy_bound = needs_noisy_bound(schema)
-    say("read", 0, 1)
-    engine = DuckEngine(schema, tables, attributes=workload.attributes)
-    if profile == "paper":
-        curator = Curator(engine, PaperAccountant(budget))
-        outcome = two_table_paper(curator, workload, budget, say)
-    else:
-        shares = tight_shares(budget, noisy_bound=noisy_bound)
-        curator = Curator(engine, shares.accountant)
-        outcome = two_table_tight(curator, workload, shares, say)
+    with _progress(progress) as say:
+        say("read", 0, 1)
+        engine = DuckEngine(schema, tables, attributes=workload.attributes)
+        if profile == "paper":
+            curator = Curator(engine, PaperAccountant(budget))
+            outcome = two_table_paper(curator, workload, budget, say)
+        else:
+            shares = tight_shares(budget, noisy_bound=noisy_bound)
+            curator = Curator(engine, shares.accountant)
+            outcome = two_table_tight(curator, workload, shares, say)
     facts = {
         "sensitivity_bound": outcome.sensitivity,
         "join_size": outcome.noisy_total,
@@ -66,11 +68,29 @@ def release(
     return Release(schema, workload, budget, resolved, profile, outcome.model, curator.ledger, facts)
 
 
-def _progress(progress: bool | Progress) -> Progress:
+def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:
+    """Refuse sources that cannot be opened or do not fit the schema. Looks at column names and types, at no row."""
+    from dpjoin.engine.sources import check_columns, connect, open_source, same_source
+
+    for first, second in combinations(schema.private_tables, 2):
+        if same_source(tables[first], tables[second]):
+            raise SpecError(
+                f"tables {first!r} and {second!r} have the same source, so one row would change both; "
+                "split the rows into two disjoint tables"
+            )
+    with closing(connect()) as connection:
+        opened = {
+            t.name: open_source(connection, t.name, tables[t.name], table=t.source_table, columns=())
+            for t in schema.tables
+        }
+        check_columns(schema, opened)
+
+
+def _progress(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
-        return progress
+        return nullcontext(progress)
     if progress:
         from dpjoin.console import terminal_progress
 
         return terminal_progress()
-    return silent
+    return nullcontext(silent)

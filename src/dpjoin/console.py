@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dpjoin.algorithms.progress import Progress
@@ -15,8 +17,9 @@ STAGES = {
 }
 
 
-def terminal_progress() -> Progress:
-    """A progress line per stage on stderr."""
+@contextmanager
+def terminal_progress() -> Iterator[Progress]:
+    """A progress line per stage on stderr; the terminal is put right again whatever happens."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
@@ -27,19 +30,15 @@ def terminal_progress() -> Progress:
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
     )
-    bars = Bars(*columns, console=Console(stderr=True), transient=False)
     tasks: dict[str, Any] = {}
+    with Bars(*columns, console=Console(stderr=True), transient=False) as bars:
 
-    def say(stage: str, done: int, total: int) -> None:
-        if not tasks:
-            bars.start()
-        for other in tasks:
-            if other != stage:
-                bars.update(tasks[other], completed=bars.tasks[tasks[other]].total)
-        if stage not in tasks:
-            tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=total)
-        bars.update(tasks[stage], completed=done, total=total)
-        if stage == "error bars" and done == total:
-            bars.stop()
+        def say(stage: str, done: int, total: int) -> None:
+            for other in tasks:
+                if other != stage:
+                    bars.update(tasks[other], completed=bars.tasks[tasks[other]].total)
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=total)
+            bars.update(tasks[stage], completed=done, total=total)
 
-    return say
+        yield say

@@ -96,7 +96,7 @@ class Release:
     @property
     def rows_stand_for(self) -> float:
         """How many join results one row of `synthetic.parquet` stands for: 1 unless the join is huge."""
-        return self.join_size / self.synthetic.num_rows
+        return self.join_size / int(self.synthetic.num_rows)
 
     @cached_property
     def synthetic(self) -> pa.Table:

@@ -299,7 +299,8 @@ def _check_schema(schema: Schema) -> None:
     for name in attributes:
         if not schema.tables_with(name):
             raise SpecError(
-                f"attribute {name!r} is in no table; add it to a table's attributes or remove it (tables: {', '.join(tables)})"
+                f"attribute {name!r} is in no table; add it to a table's attributes or remove it "
+                f"(tables: {', '.join(tables)})"
             )
     if not schema.private_tables:
         raise SpecError("no table is private, so there is nothing to protect; ask DuckDB directly")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.errors import DpjoinError, SpecError, suggest
+from dpjoin.errors import DpjoinError, SourceError, SpecError, suggest
 from dpjoin.privacy.budget import Budget
 from dpjoin.schema import Attribute, Schema, Table
 from dpjoin.workload import Kronecker, Workload, group_from_json, group_to_json
@@ -22,6 +22,8 @@ from dpjoin.workload import Kronecker, Workload, group_from_json, group_to_json
 METHODS = ("auto", "two_table")
 PROFILES = ("tight", "paper")
 DEFAULT_WORKLOAD = {"marginals": 2}
+PLACEHOLDER = "..."
+"""What a first draft puts where only a person knows the public domain."""
 
 _TOP = ("privacy", "release", "tables", "attributes", "workload")
 _PRIVACY = ("epsilon", "delta")
@@ -110,6 +112,7 @@ def check_choice(key: str, value: object, known: Sequence[str]) -> None:
 def schema_from_dict(data: Mapping[str, Any], *, folder: Path = Path()) -> Schema:
     """The schema part of a spec."""
     declared = _section(data, "attributes", required=True)
+    _check_filled(declared)
     attributes = tuple(_attribute(name, body) for name, body in declared.items())
     tables = _section(data, "tables", required=True)
     return Schema(tuple(_table(name, body, list(declared), folder) for name, body in tables.items()), attributes)
@@ -192,6 +195,22 @@ def _products(schema: Schema, item: Mapping[str, Any], number: int) -> Workload:
     return Workload.products(schema, weights, name=name)
 
 
+def _check_filled(declared: Mapping[str, Any]) -> None:
+    """Refuse the placeholders of a first draft, all of them in one line."""
+    open_keys = [
+        f"attributes.{name}.{key}"
+        for name, body in declared.items()
+        if isinstance(body, Mapping)
+        for key in ("values", "bins", "range")
+        if isinstance(body.get(key), list) and PLACEHOLDER in body[key]
+    ]
+    if open_keys:
+        raise SpecError(
+            f"{', '.join(open_keys)} still {'holds' if len(open_keys) == 1 else 'hold'} the placeholder "
+            f'"{PLACEHOLDER}"; fill in the public domain, or delete the attribute\'s section to leave the column out'
+        )
+
+
 def _attribute(name: str, body: object) -> Attribute:
     where = f"attributes.{name}."
     if not isinstance(body, Mapping):
@@ -248,11 +267,21 @@ def _attributes_by_column(
     name: str, body: Mapping[str, Any], declared: Sequence[str], columns: dict[str, str], folder: Path
 ) -> tuple[str, ...]:
     """Where a table lists no attributes: those declared ones that are among its column names."""
-    from dpjoin.engine.sources import column_names
+    from contextlib import closing
+
+    from dpjoin.engine.sources import connect, open_source
 
     if "source" not in body:
         raise SpecError(f"tables.{name} must have source or attributes; list its attributes")
-    present = {column for column, _ in column_names(folder / body["source"], body.get("table"), name=name)}
+    path = folder / body["source"]
+    if not path.exists():
+        raise SourceError(
+            f"tables.{name}.source: file {str(path)!r} does not exist; correct it, "
+            f"or list tables.{name}.attributes to plan without the file"
+        )
+    with closing(connect()) as connection:
+        opened = open_source(connection, name, path, table=body.get("table"), columns=())
+    present = {column.name for column in opened.columns}
     return tuple(a for a in declared if columns.get(a, a) in present)
 
 

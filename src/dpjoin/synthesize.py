@@ -23,14 +23,16 @@ def whole_counts(cells: FloatArray, rows: int, rng: np.random.Generator) -> NDAr
     edges = np.concatenate([[0.0], np.cumsum(cells.reshape(-1))])
     edges *= rows / edges[-1]
     marks = np.floor(edges + rng.random())
-    marks[0], marks[-1] = np.floor(marks[0]), marks[0] + rows
-    return np.diff(np.minimum(marks, marks[-1])).astype(np.int64)
+    marks[0], marks[-1] = 0.0, rows
+    counts: NDArray[np.int64] = np.diff(np.minimum(marks, marks[-1])).astype(np.int64)
+    return counts
 
 
 def drawn_counts(cells: FloatArray, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """How often each cell occurs among `rows` independent draws."""
     weights = cells.reshape(-1)
-    return rng.multinomial(rows, weights / weights.sum()).astype(np.int64)
+    counts: NDArray[np.int64] = rng.multinomial(rows, weights / weights.sum()).astype(np.int64)
+    return counts
 
 
 def rows_table(

@@ -139,7 +139,7 @@ class Products:
         first, *rest = (weights for _, weights in self.parts)
         exact = marginal.dtype == object
         table = marginal.reshape(first.shape[1], -1)
-        answers = first.astype(table.dtype) @ table if not exact else first.astype(object).dot(table)
+        answers: NDArray[Any] = first.astype(object).dot(table) if exact else first.astype(table.dtype) @ table
         for weights in rest:
             answers = answers.reshape(len(self), weights.shape[1], -1)
             answers = (answers * weights.astype(table.dtype)[:, :, None]).sum(axis=1)

@@ -20,6 +20,7 @@ from dpjoin.algorithms.shares import TightShares, round_down
 from dpjoin.model.fit import Evidence, start
 from dpjoin.model.model import Model, clique_scopes, plausible
 from dpjoin.model.terms import Domain, Terms
+from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Approximate, Budget
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.sensitivity import weight_ranges
@@ -61,6 +62,13 @@ def two_table_tight(curator: Curator, workload: Workload, shares: TightShares, p
     else:
         bound = curator.sensitivity_bound(shares.bound, half_width=shares.half_width)
     progress("sensitivity", 1, 1)
+    with one_blas_thread():
+        return _tight_after_bound(curator, workload, shares, bound, progress)
+
+
+def _tight_after_bound(
+    curator: Curator, workload: Workload, shares: TightShares, bound: Bound, progress: Progress
+) -> Outcome:
     noisy_total = max(1, curator.join_size(bound, shares.count))
     total_deviation = bound.value / math.sqrt(2 * float(shares.count.rho))
     rho = curator.rho_left

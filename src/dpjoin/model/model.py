@@ -42,7 +42,8 @@ class Model:
         """Cells as a matrix, left by right."""
         if self.plain is not None:
             return self.plain
-        assert self.terms is not None and self.potentials is not None
+        assert self.terms is not None
+        assert self.potentials is not None
         return table_of(self.terms, self.potentials, self.total)
 
     @cached_property
@@ -60,9 +61,8 @@ class Model:
 
     def error(self, group: Group, coverage: float) -> FloatArray:
         """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-        bars = np.full(len(group), np.nan)
         if not any(set(group.scope) <= scope for scope in self.known):
-            return bars
+            return np.full(len(group), np.nan)
         quantile = NormalDist().inv_cdf(0.5 + coverage / 2)
         floor = self.floor * group.max_abs * float(group.unit)
         if not self.members:
@@ -71,8 +71,7 @@ class Model:
         # Twelve members tell the width only roughly; pooling with the group's own rule of width against
         # size keeps a cell whose members happen to agree from getting a bar that is too short.
         width = np.sqrt((spread**2).mean(axis=0))
-        bars = quantile * _pooled(width, np.abs(self.answer(group))) + floor
-        return bars
+        return quantile * _pooled(width, np.abs(self.answer(group))) + floor
 
 
 def _pooled(width: FloatArray, size: FloatArray) -> FloatArray:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ class Terms:
         sizes = [math.prod(self.domain.sizes[a] for a in c) for c in self.cliques]
         sizes += [len(p) for p in self.products]
         edges = np.cumsum([0, *sizes])
-        return tuple(slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(edges))
 
     @property
     def size(self) -> int:

@@ -346,7 +346,8 @@ class Curator:
     def _exact_centred(self, group: Group) -> Numbers:
         """2q - (low + high) count for each query, with the true count: whole numbers of half units."""
         middles = np.array([low + high for low, high in weight_ranges(group)], dtype=object)
-        return 2 * _wide(self._exact(group)) - middles * self._exact_join_size()
+        exact: Numbers = 2 * _wide(self._exact(group)) - middles * self._exact_join_size()
+        return exact
 
 
 @lru_cache(maxsize=512)

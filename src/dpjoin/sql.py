@@ -1,0 +1,474 @@
+"""Counts and sums over the join, asked in SQL.
+
+DuckDB parses the statement; this module walks the tree it prints and accepts exactly what linear
+queries can say:
+
+    SELECT [columns,] COUNT(*) | SUM(column) [, …] FROM joined [WHERE …] [GROUP BY columns | ALL]
+
+where WHERE is an AND of comparisons of a declared attribute with constants.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from dpjoin.errors import SpecError, suggest
+from dpjoin.schema import OTHER, Attribute, Schema
+from dpjoin.workload import CELLS, Factor, Kronecker, amounts, kronecker, where
+
+Node = Mapping[str, Any]
+Constant = str | int | float | bool
+
+_COMPARE = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ACCEPTED = "ask SELECT columns, COUNT(*) or SUM(column) FROM joined WHERE … AND … GROUP BY columns"
+
+
+class Unsupported(SpecError):
+    """The statement is good SQL, but not a linear query that a workload can hold."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One aggregate of a statement: what to call it, and the group of queries it stands for."""
+
+    title: str
+    group: Kronecker
+
+
+@dataclass(frozen=True)
+class Query:
+    """A statement, understood."""
+
+    by: tuple[str, ...]
+    """The grouped attributes, in the order of the statement."""
+    measures: tuple[Measure, ...]
+    kept: Mapping[str, frozenset[int]]
+    """For a grouped attribute that is also filtered: the codes to show."""
+    order: tuple[tuple[int, bool], ...] = ()
+    """Columns of the result to sort by, and whether downwards."""
+    limit: int | None = None
+
+
+def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
+    """The groups of queries that a statement asks for, one per aggregate."""
+    query = read_query(schema, statement)
+    for attribute in query.kept:
+        raise Unsupported(
+            f"SQL: {attribute!r} is both grouped and filtered; leave the filter out here and filter the answers"
+        )
+    if query.order or query.limit is not None:
+        raise Unsupported("SQL: ORDER BY and LIMIT do not change what is asked; leave them out and sort the answers")
+    return [m.group for m in query.measures]
+
+
+def read_query(schema: Schema, statement: str) -> Query:
+    """Understand a statement, or say what in it cannot be asked."""
+    node = _select_node(statement)
+    select = list(node["select_list"])
+    columns = [(i, _column(schema, e)) for i, e in enumerate(select) if e["class"] == "COLUMN_REF"]
+    names = [name for _, name in columns]
+    by = _grouped(schema, node, select, names)
+    filters: dict[str, frozenset[int]] = {}
+    texts: list[tuple[str, str]] = []
+    for condition in _conjuncts(node.get("where_clause")):
+        attribute, codes, text = _condition(schema, condition)
+        filters[attribute] = filters.get(attribute, frozenset(range(schema.attribute(attribute).size))) & codes
+        texts.append((attribute, text))
+    for attribute, codes in filters.items():
+        if not codes:
+            asked = " AND ".join(t for a, t in texts if a == attribute)
+            raise SpecError(f"SQL: no value of {attribute!r} satisfies WHERE {asked}; correct it")
+    aggregates = [(i, e) for i, e in enumerate(select) if e["class"] != "COLUMN_REF"]
+    if not aggregates:
+        raise Unsupported(f"SQL: the statement asks for no COUNT(*) or SUM(column); {_ACCEPTED}")
+    # A group has one matrix per attribute, so a grouped attribute's cells are all asked and some not shown.
+    kept = {a: filters.pop(a) for a in by if a in filters}
+    words = [t for a, t in texts if a not in kept]
+    measures = tuple(_measure(schema, e, by, filters, words) for _, e in aggregates)
+    shown = tuple(dict.fromkeys([*names, *by]))
+    positions = {i: shown.index(name) for i, name in columns}
+    positions |= {i: len(shown) + k for k, (i, _) in enumerate(aggregates)}
+    titles = {e["alias"].lower(): i for i, e in enumerate(select) if e.get("alias")}
+    order, limit = _presentation(schema, node, select, positions, titles, names)
+    return Query(shown, measures, kept, order, limit)
+
+
+@lru_cache(maxsize=64)
+def _tree(statement: str) -> Any:
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as connection:
+        try:
+            row = connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [statement]).fetchone()
+        except duckdb.Error as error:
+            raise SpecError(f"SQL: {statement!r} cannot be read: {str(error).splitlines()[0]}") from None
+    return json.loads(row[0])
+
+
+def _select_node(statement: str) -> Node:
+    """The one SELECT of the statement, with everything a workload cannot hold refused."""
+    if not isinstance(statement, str) or not statement.strip():
+        raise SpecError(f"SQL ({statement!r}) must be a statement; {_ACCEPTED}")
+    tree = _tree(statement)
+    if tree.get("error"):
+        if "SELECT" in tree.get("error_message", ""):
+            raise Unsupported(f"SQL: only SELECT can be asked; {_ACCEPTED}")
+        message = tree.get("error_message", "").splitlines()[0]
+        raise SpecError(f"SQL: {statement!r} cannot be read: {message}")
+    if len(tree["statements"]) != 1:
+        raise Unsupported("SQL: one statement at a time; split them")
+    node: Node = tree["statements"][0]["node"]
+    if node["type"] != "SELECT_NODE":
+        raise Unsupported("SQL: UNION and other set operations cannot be asked; ask each SELECT on its own")
+    source = node["from_table"]
+    if source["type"] == "JOIN":
+        raise Unsupported("SQL: the tables are joined already; use FROM joined")
+    if source["type"] == "SUBQUERY" or node.get("cte_map", {}).get("map"):
+        raise Unsupported("SQL: subqueries cannot be asked; use FROM joined")
+    if source["type"] != "BASE_TABLE" or source["table_name"].lower() != "joined" or source.get("schema_name"):
+        raise Unsupported(f"SQL: the only table is joined, the join of all tables; {_ACCEPTED}")
+    for part, what in (("having", "HAVING"), ("qualify", "QUALIFY"), ("sample", "SAMPLE")):
+        if node.get(part) is not None:
+            raise Unsupported(f"SQL: {what} cannot be asked; leave it out and filter the answers")
+    if source.get("sample") is not None:
+        raise Unsupported("SQL: SAMPLE cannot be asked; leave it out")
+    if any(m["type"] == "DISTINCT_MODIFIER" for m in node.get("modifiers", ())):
+        raise Unsupported("SQL: DISTINCT cannot be asked; use GROUP BY, whose cells are distinct")
+    return node
+
+
+def _column(schema: Schema, node: Node) -> str:
+    """The declared attribute a column reference means; case does not matter, as in SQL."""
+    written = str(node["column_names"][-1])
+    known = [a.name for a in schema.attributes]
+    matches = [a for a in known if a == written] or [a for a in known if a.lower() == written.lower()]
+    if len(matches) != 1:
+        raise SpecError(f"SQL: {written!r} is not an attribute; {suggest(written, known)}")
+    if schema.attribute(matches[0]).key:
+        raise SpecError(
+            f"SQL: {matches[0]!r} is a key that no query can look at; give it values, a range or bins instead"
+        )
+    return matches[0]
+
+
+def _grouped(schema: Schema, node: Node, select: list[Any], names: list[str]) -> tuple[str, ...]:
+    if len(node.get("group_sets", ())) > 1:
+        raise Unsupported("SQL: ROLLUP, CUBE and GROUPING SETS cannot be asked; ask one GROUP BY for each set")
+    if node.get("aggregate_handling") == "FORCE_AGGREGATES":
+        return tuple(dict.fromkeys(names))
+    by: list[str] = []
+    for expression in node.get("group_expressions", ()):
+        if expression["class"] == "CONSTANT":
+            position = _constant(expression)
+            if not isinstance(position, int) or not 1 <= position <= len(select):
+                raise SpecError(f"SQL: GROUP BY {position} must be the number of a selected column; name the column")
+            expression = select[position - 1]
+        if expression["class"] != "COLUMN_REF":
+            raise Unsupported("SQL: GROUP BY takes columns only; put the grouping into the attribute's values or bins")
+        alias = str(expression["column_names"][-1]).lower()
+        aliased = [e for e in select if e["class"] == "COLUMN_REF" and e.get("alias", "").lower() == alias]
+        by.append(_column(schema, aliased[0] if aliased else expression))
+    for name in names:
+        if name not in by:
+            raise SpecError(f"SQL: {name!r} is selected and not grouped; add GROUP BY {', '.join([*by, name])}")
+    return tuple(dict.fromkeys(by))
+
+
+def _measure(
+    schema: Schema, node: Node, by: tuple[str, ...], filters: Mapping[str, frozenset[int]], texts: list[str]
+) -> Measure:
+    factors: dict[str, Factor] = {a: where(schema, a, codes) for a, codes in filters.items()}
+    factors |= dict.fromkeys(by, CELLS)
+    summed = _summed(schema, node)
+    title = "count"
+    if summed is not None:
+        title = f"sum of {summed}"
+        if summed in by:
+            raise Unsupported(f"SQL: SUM({summed}) GROUP BY {summed} is a count times a constant; ask COUNT(*)")
+        weights = amounts(schema, summed)
+        if summed in factors:
+            kept = factors[summed].row
+            weights = Factor("weights", tuple(w * k for w, k in zip(weights.row, kept, strict=True)), weights.unit)
+        if not any(weights.row):
+            raise SpecError(f"SQL: SUM({summed}) is always 0 here; leave it out")
+        factors[summed] = weights
+    name = None
+    if filters or summed is not None:
+        name = title
+        name += f" by {', '.join(by)}" if by else ""
+        name += f" where {' and '.join(texts)}" if texts else ""
+    return Measure(str(node.get("alias") or title), kronecker(schema, factors, name=name))
+
+
+def _summed(schema: Schema, node: Node) -> str | None:
+    """The attribute that is summed; None for a count."""
+    if node["class"] == "STAR":
+        raise Unsupported(f"SQL: SELECT * asks for rows, not for numbers; {_ACCEPTED}, or draw rows with synthesize")
+    if node["class"] == "WINDOW":
+        raise Unsupported("SQL: window functions cannot be asked; ask the counts and compute on the answers")
+    if node["class"] != "FUNCTION" or node.get("is_operator"):
+        raise Unsupported("SQL: expressions cannot be asked; select columns, COUNT(*) or SUM(column), then compute")
+    function, arguments = str(node["function_name"]).lower(), _arguments(node)
+    shown = "COUNT(*)" if function == "count_star" else f"{function.upper()}(…)"
+    if node.get("distinct"):
+        raise Unsupported(f"SQL: DISTINCT inside {shown} cannot be asked; count with GROUP BY instead")
+    if node.get("filter") is not None:
+        raise Unsupported(f"SQL: FILTER after {shown} cannot be asked; put the condition into WHERE")
+    if function == "count_star" or (function == "count" and not arguments):
+        return None
+    if function == "count":
+        raise Unsupported("SQL: COUNT(column) cannot be asked; use COUNT(*), every join result has a value")
+    if function in ("avg", "mean"):
+        raise Unsupported("SQL: AVG cannot be asked; ask SUM(column) and COUNT(*), then divide")
+    if function != "sum":
+        raise Unsupported(f"SQL: {function.upper()} cannot be asked; only COUNT(*) and SUM(column) can")
+    if len(arguments) != 1 or arguments[0]["class"] != "COLUMN_REF":
+        raise Unsupported("SQL: SUM takes one column, not an expression; declare an attribute for what you want to sum")
+    return _column(schema, arguments[0])
+
+
+def _arguments(node: Node) -> list[Node]:
+    """A function's arguments; DuckDB has printed them in two ways."""
+    if "arguments" in node:
+        return [a["expression"] for a in node["arguments"]]
+    return list(node.get("children", ()))
+
+
+# -- WHERE -------------------------------------------------------------------------------------------
+
+
+def _conjuncts(node: Node | None) -> Iterable[Node]:
+    if node is None:
+        return
+    if node["type"] == "CONJUNCTION_AND":
+        for child in node["children"]:
+            yield from _conjuncts(child)
+    elif node["type"] == "CONJUNCTION_OR":
+        raise Unsupported("SQL: OR cannot be asked; use IN for one column, or ask each case and add the answers")
+    else:
+        yield node
+
+
+def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
+    """The attribute, the codes that satisfy the condition, and the condition in words."""
+    kind = node["type"]
+    if kind in _COMPARE:
+        op, left, right = _COMPARE[kind], node["left"], node["right"]
+        if left["class"] != "COLUMN_REF":
+            op, left, right = _MIRRORED[op], right, left
+        name = _compared(schema, left)
+        value = _constant(right)
+        return name, _codes(schema.attribute(name), op, value), f"{name} {op} {_shown(value)}"
+    if kind == "COMPARE_BETWEEN":
+        name = _compared(schema, node["input"])
+        low, high = _constant(node["lower"]), _constant(node["upper"])
+        attribute = schema.attribute(name)
+        codes = _codes(attribute, ">=", low) & _codes(attribute, "<=", high)
+        return name, codes, f"{name} between {_shown(low)} and {_shown(high)}"
+    if kind in ("COMPARE_IN", "COMPARE_NOT_IN"):
+        column, *listed = node["children"]
+        name = _compared(schema, column)
+        values = [_constant(v) for v in listed]
+        attribute = schema.attribute(name)
+        inside = frozenset[int]().union(*(_codes(attribute, "=", v) for v in values))
+        text = f"in ({', '.join(map(_shown, values))})"
+        if kind == "COMPARE_IN":
+            return name, inside, f"{name} {text}"
+        return name, frozenset(range(attribute.size)) - inside, f"{name} not {text}"
+    if kind == "OPERATOR_NOT":
+        (child,) = node["children"]
+        if child["type"] in (*_COMPARE, "COMPARE_BETWEEN", "COMPARE_IN"):
+            name, codes, text = _condition(schema, child)
+            rest = frozenset(range(schema.attribute(name).size)) - codes
+            if child["type"] not in ("COMPARE_EQUAL", "COMPARE_IN"):
+                rest -= _other(schema.attribute(name))
+            condition = text.removeprefix(f"{name} ")
+            words = f"{name} not {condition}" if child["type"] != "COMPARE_EQUAL" else f"{name} <> {condition[2:]}"
+            return name, rest, words
+    if node["class"] == "SUBQUERY":
+        raise Unsupported("SQL: subqueries cannot be asked; list the values with IN")
+    raise Unsupported("SQL: WHERE takes column = constant, <>, <, <=, >, >=, BETWEEN and IN, joined by AND; rewrite it")
+
+
+def _compared(schema: Schema, node: Node) -> str:
+    if node["class"] != "COLUMN_REF":
+        raise Unsupported("SQL: WHERE compares a column with constants; expressions cannot be asked")
+    return _column(schema, node)
+
+
+def _constant(node: Node) -> Constant:
+    """A literal, in either of the two ways DuckDB has printed them."""
+    if node["class"] == "CONSTANT":
+        if "literal" in node:
+            kind, text = node["literal"]["kind"], node["literal"].get("text", "")
+            if kind == "STRING":
+                return str(text)
+            if kind == "BOOLEAN":
+                return str(text).lower() == "true"
+            if kind == "INTEGER":
+                return int(text)
+            if kind == "NUMERIC":
+                return float(text)
+        elif not node["value"].get("is_null"):
+            kind, value = node["value"]["type"]["id"], node["value"]["value"]
+            if kind == "DECIMAL":
+                return float(int(value) / 10 ** int(node["value"]["type"]["type_info"]["scale"]))
+            if isinstance(value, str | int | float):
+                return value
+    if node["class"] == "FUNCTION" and node.get("function_name") == "-" and len(_arguments(node)) == 1:
+        inner = _constant(_arguments(node)[0])
+        if not isinstance(inner, str | bool):
+            return -inner
+    raise Unsupported("SQL: a column can only be compared with text, a number, true or false; write the constant out")
+
+
+def _shown(value: Constant) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else f"{value:g}"
+
+
+def _other(attribute: Attribute) -> frozenset[int]:
+    return frozenset({attribute.size - 1}) if attribute.other else frozenset()
+
+
+def _codes(attribute: Attribute, op: str, value: Constant) -> frozenset[int]:
+    """The codes whose every value satisfies the comparison; `other` equals only the word 'other'."""
+    everything = frozenset(range(attribute.size))
+    if op == "<>":
+        return everything - _codes(attribute, "=", value)
+    if op == "=" and value == OTHER and attribute.other:
+        return _other(attribute)
+    if attribute.bins is not None:
+        return _bin_codes(attribute, op, value)
+    known = list(attribute.labels)[: attribute.size - attribute.other]
+    if isinstance(value, str) != isinstance(known[0], str) or isinstance(value, bool) != isinstance(known[0], bool):
+        wanted = "text" if isinstance(known[0], str) else "true or false" if isinstance(known[0], bool) else "a number"
+        raise SpecError(f"SQL: {attribute.name!r} must be compared with {wanted}, not with {_shown(value)}")
+    codes = frozenset(i for i, label in enumerate(known) if _holds(label, op, value))
+    if op == "=" and not codes:
+        if attribute.range is not None:
+            hint = f"it runs from {attribute.range[0]} to {attribute.range[1]}"
+        else:
+            hint = suggest(str(value), [str(v) for v in known])
+        raise SpecError(f"SQL: {_shown(value)} is not a value of {attribute.name!r}; {hint}")
+    return codes
+
+
+def _holds(label: Any, op: str, value: Any) -> bool:
+    return bool(
+        {
+            "=": label == value,
+            "<": label < value,
+            "<=": label <= value,
+            ">": label > value,
+            ">=": label >= value,
+        }[op]
+    )
+
+
+def _bin_codes(attribute: Attribute, op: str, value: Constant) -> frozenset[int]:
+    """A comparison with bins must be true of a whole bin or false of it."""
+    labels = list(attribute.labels)
+    if op == "=" and isinstance(value, str):
+        if value not in labels:
+            raise SpecError(f"SQL: {value!r} is not a bin of {attribute.name!r}; bins: {', '.join(map(str, labels))}")
+        return frozenset({labels.index(value)})
+    if isinstance(value, str | bool):
+        raise SpecError(f"SQL: {attribute.name!r} has bins; compare it with a number, not with {_shown(value)}")
+    assert attribute.bins is not None
+    edges = attribute.bins
+    codes = set()
+    for i, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        closed = i == len(edges) - 2 and math.isfinite(high)
+        verdict = _decide(op, float(value), low, high, closed)
+        if verdict is None:
+            raise SpecError(
+                f"SQL: {attribute.name} {op} {_shown(value)} splits the bin {labels[i]}; a bin holds its left edge, so "
+                f"compare with < or >= at an edge ({', '.join(f'{e:g}' for e in edges)}), or with = '{labels[i]}'"
+            )
+        if verdict:
+            codes.add(i)
+    return frozenset(codes)
+
+
+def _decide(op: str, value: float, low: float, high: float, closed: bool) -> bool | None:
+    """Whether all numbers of the bin satisfy the comparison (True), none (False), or only some (None)."""
+    above = low >= value
+    below = high < value or (high == value and not closed)
+    if op == "<":
+        return True if below else False if above else None
+    if op == ">=":
+        return True if above else False if below else None
+    if op == "<=":
+        return True if high <= value else False if low > value else None
+    if op == ">":
+        return True if low > value else False if high <= value else None
+    return None if low <= value and not below else False
+
+
+# -- ORDER BY and LIMIT ------------------------------------------------------------------------------
+
+
+def _presentation(
+    schema: Schema,
+    node: Node,
+    select: list[Any],
+    positions: Mapping[int, int],
+    titles: Mapping[str, int],
+    names: list[str],
+) -> tuple[tuple[tuple[int, bool], ...], int | None]:
+    """How to show the result: positions among (columns, aggregates) to sort by, and how many rows."""
+    order: list[tuple[int, bool]] = []
+    limit: int | None = None
+    for modifier in node.get("modifiers", ()):
+        if modifier["type"] == "ORDER_MODIFIER":
+            for item in modifier["orders"]:
+                index = _ordered(schema, item["expression"], select, titles)
+                order.append((positions[index], "DESC" in item["type"]))
+        elif modifier["type"] == "LIMIT_MODIFIER" and modifier.get("offset") is None:
+            count = _constant(modifier["limit"]) if modifier.get("limit") else None
+            if not isinstance(count, int) or "PERCENT" in modifier["type"]:
+                raise Unsupported("SQL: LIMIT takes a whole number; leave it out")
+            limit = count
+        else:
+            raise Unsupported("SQL: OFFSET and the like do not change what is asked; leave them out")
+    if len(set(names)) != len(names):
+        raise SpecError("SQL: a column is selected twice; select it once")
+    return tuple(order), limit
+
+
+def _ordered(schema: Schema, node: Node, select: list[Any], titles: Mapping[str, int]) -> int:
+    if node["class"] == "CONSTANT":
+        position = _constant(node)
+        if isinstance(position, int) and 1 <= position <= len(select):
+            return position - 1
+    elif node["class"] == "COLUMN_REF":
+        written = str(node["column_names"][-1])
+        if written.lower() in titles:
+            return titles[written.lower()]
+        name = _column(schema, node)
+        for i, expression in enumerate(select):
+            if expression["class"] == "COLUMN_REF" and _column(schema, expression) == name:
+                return i
+    elif node["class"] == "FUNCTION":
+        asked = _summed(schema, node)
+        for i, expression in enumerate(select):
+            if expression["class"] == "FUNCTION" and _summed(schema, expression) == asked:
+                return i
+    raise Unsupported(
+        "SQL: ORDER BY takes a selected column, its number or its alias; leave it out and sort afterwards"
+    )
