@@ -145,8 +145,14 @@ def _attribute(column: str, kind: str, holders: list[str], domain: list[Value] |
         hint = "edges in increasing order, like [0, 10, 100]; or range = [low, high]"
         return f'{head}\nbins = ["{PLACEHOLDER}"]   # fill in: {hint}\n', True
     if kind in {"FLOAT", "DOUBLE"} or kind.startswith("DECIMAL"):
-        return f'{head}\nbins = ["{PLACEHOLDER}"]   # fill in: edges in increasing order, like [0, 0.5, 10, inf]\n', True
-    return f"# {column} ({kind.lower()}, in {holders[0]}) is left out: a domain needs text, numbers or booleans.\n", False
+        return (
+            f'{head}\nbins = ["{PLACEHOLDER}"]   # fill in: edges in increasing order, like [0, 0.5, 10, inf]\n',
+            True,
+        )
+    return (
+        f"# {column} ({kind.lower()}, in {holders[0]}) is left out: a domain needs text, numbers or booleans.\n",
+        False,
+    )
 
 
 def _key(name: str) -> str:
@@ -171,7 +177,7 @@ def _public_domains(sources: Sequence[Source], public: Sequence[str]) -> dict[st
             hint = suggest(column, [c for c, _ in source.columns])
             raise SpecError(f"--public-domain {item}: table {table!r} has no column {column!r}; {hint}")
         values = _distinct(item, source, column)
-        domains[column] = sorted({*domains.get(column, []), *values})  # type: ignore[type-var]
+        domains[column] = sorted({*domains.get(column, []), *values})
     return domains
 
 
@@ -189,7 +195,9 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
     if not found:
         raise SpecError(f"--public-domain {item}: the column has no values; write the domain in the spec")
     if len(found) > MAX_VALUES:
-        raise SpecError(f"--public-domain {item}: more than {MAX_VALUES} values; write bins or fewer values in the spec")
+        raise SpecError(
+            f"--public-domain {item}: more than {MAX_VALUES} values; write bins or fewer values in the spec"
+        )
     if kind == "text" and all(re.fullmatch(r"-?(0|[1-9]\d{0,8})", str(v)) for v in found):
         found = [int(v) for v in found]
     return found

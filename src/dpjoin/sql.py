@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from dpjoin.errors import SpecError, suggest
@@ -392,7 +393,7 @@ def _bin_codes(attribute: Attribute, op: str, value: Constant) -> frozenset[int]
     assert attribute.bins is not None
     edges = attribute.bins
     codes = set()
-    for i, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for i, (low, high) in enumerate(pairwise(edges)):
         closed = i == len(edges) - 2 and math.isfinite(high)
         verdict = _decide(op, float(value), low, high, closed)
         if verdict is None:

@@ -30,6 +30,8 @@ from dpjoin.schema import Schema, Value
 IntArray = NDArray[np.int64]
 WEIGHT_BITS = 16
 """Fractional bits of a fixed-point weight."""
+AMOUNT_BITS = 24
+"""Bits of the largest amount in a sum."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,7 @@ class Workload:
     def __add__(self, other: Workload) -> Workload:
         if other.schema != self.schema:
             raise SpecError("two workloads must share one schema to be added")
-        known = {(g.name, g.scope) for g in self.groups}
-        return Workload(self.schema, self.groups + tuple(g for g in other.groups if (g.name, g.scope) not in known))
+        return Workload(self.schema, self.groups + tuple(g for g in other.groups if g not in self.groups))
 
     def __len__(self) -> int:
         return sum(len(g) for g in self.groups)
@@ -275,12 +276,17 @@ def where(schema: Schema, attribute: str, wanted: Iterable[int]) -> Factor:
 
 
 def amounts(schema: Schema, attribute: str) -> Factor:
-    """The numbers a sum adds up, exactly, as whole multiples of a public unit."""
+    """The numbers a sum adds up, as whole multiples of a public unit.
+
+    Exact where they fit into AMOUNT_BITS bits; otherwise rounded to that many bits of the largest.
+    """
     numbers = schema.attribute(attribute).amounts
     denominator = math.lcm(*(n.denominator for n in numbers))
-    whole = [int(n * denominator) for n in numbers]
-    shared = math.gcd(*whole) or 1
-    return Factor("weights", tuple(w // shared for w in whole), Fraction(shared, denominator))
+    unit = Fraction(math.gcd(*(int(n * denominator) for n in numbers)) or 1, denominator)
+    largest = max(abs(n) for n in numbers)
+    if largest / unit > 2**AMOUNT_BITS:
+        unit = largest / 2**AMOUNT_BITS
+    return Factor("weights", tuple(round(n / unit) for n in numbers), unit)
 
 
 def fixed_point(weights: Any, *, what: str) -> IntArray:

@@ -1,0 +1,93 @@
+"""SQL questions to a release: from the model with error bars where it can, else over the synthetic rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpjoin.released import Release
+from dpjoin.schema import OTHER
+from dpjoin.sql import Measure, Query, Unsupported, read_query
+from dpjoin.workload import Workload
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A small result: labels, then numbers; `bars` has one half-width per number, or None where none is known."""
+
+    labels: tuple[str, ...]
+    titles: tuple[str, ...]
+    rows: tuple[tuple[tuple[Any, ...], tuple[Any, ...], tuple[float | None, ...]], ...]
+    coverage: float | None
+    """None: the answers come from the synthetic rows and have no error bars."""
+    why: str = ""
+    """Why there are no error bars."""
+
+    def to_json(self) -> dict[str, Any]:
+        rows = []
+        for labels, numbers, bars in self.rows:
+            row = dict(zip(self.labels, labels, strict=True)) | dict(zip(self.titles, numbers, strict=True))
+            if self.coverage is not None:
+                row |= {f"{title} ±": bar for title, bar in zip(self.titles, bars, strict=True)}
+            rows.append(row)
+        source = "model" if self.coverage is not None else "synthetic rows"
+        return {"source": source, "coverage": self.coverage, "rows": rows}
+
+
+def ask(release: Release, statement: str, *, coverage: float = 0.9) -> Answers:
+    """Answer a statement. What is no linear query goes to DuckDB, over the synthetic rows."""
+    try:
+        query = read_query(release.schema, statement)
+    except Unsupported as reason:
+        table = release.sql(statement)
+        rows = tuple(((), tuple(row.values()), ()) for row in table.to_pylist())
+        return Answers((), tuple(table.column_names), rows, None, str(reason).removeprefix("SQL: "))
+    return _from_model(release, query, coverage)
+
+
+def _from_model(release: Release, query: Query, coverage: float) -> Answers:
+    columns = [_cells(release, query, m, coverage) for m in query.measures]
+    labels = [release.schema.attribute(a).labels for a in query.by]
+    rows = []
+    for code in np.ndindex(*(len(names) for names in labels)):
+        if any(c not in query.kept.get(a, (c,)) for a, c in zip(query.by, code, strict=True)):
+            continue
+        numbers = tuple(float(answers[code]) for answers, _ in columns)
+        bars = tuple(float(b[code]) if math.isfinite(b[code]) else None for _, b in columns)
+        rows.append((code, numbers, bars))
+    for position, down in reversed(query.order):
+        rows.sort(key=lambda row: (*row[0], *row[1])[position], reverse=down)
+    shown = tuple(
+        (tuple(_label(names[c]) for names, c in zip(labels, code, strict=True)), numbers, bars)
+        for code, numbers, bars in rows[: query.limit]
+    )
+    return Answers(query.by, _titles(query.measures), shown, coverage)
+
+
+def _cells(release: Release, query: Query, measure: Measure, coverage: float) -> tuple[Any, Any]:
+    """Answers and error bars of one aggregate, with one axis per grouped attribute in the statement's order."""
+    group = measure.group
+    part = Workload(release.schema, (group,))
+    order = [group.scope.index(a) for a in query.by]
+    order += [i for i in range(len(group.scope)) if i not in order]
+    shape = tuple(release.schema.attribute(a).size for a in query.by)
+    found = (release.answer(part), release.error(part, coverage=coverage))
+    answers, bars = (array.reshape(group.answer_shape).transpose(order).reshape(shape) for array in found)
+    return answers, bars
+
+
+def _label(label: object) -> object:
+    return OTHER if label is None else label
+
+
+def _titles(measures: Sequence[Measure]) -> tuple[str, ...]:
+    """One title per aggregate; a title that occurs again is numbered."""
+    titles: list[str] = []
+    for measure in measures:
+        again = sum(t == measure.title or t.startswith(f"{measure.title} (") for t in titles)
+        titles.append(measure.title if not again else f"{measure.title} ({again + 1})")
+    return tuple(titles)

@@ -1,0 +1,133 @@
+"""The paper's definitions in loops: slow, obvious, and the judge of every other engine."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.errors import SpecError, suggest
+from dpjoin.schema import Schema
+from dpjoin.workload import Factor, Group, Kronecker
+
+Row = Mapping[str, object]
+
+
+class BruteEngine:
+    """Any number of tables and any natural join. Tables are lists of rows, a row maps columns to values."""
+
+    def __init__(self, schema: Schema, tables: Mapping[str, Sequence[Row]]) -> None:
+        self._schema = schema
+        self._exact_rows = {t.name: _kept_rows(schema, t.name, tables[t.name]) for t in schema.tables}
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema
+
+    def exact_join_size(self) -> int:
+        return len(self._exact_join([t.name for t in self._schema.tables]))
+
+    def exact_boundary(self, tables: frozenset[str]) -> int:
+        if not tables:
+            return 1
+        names = [t.name for t in self._schema.tables]
+        for name in tables:
+            if name not in names:
+                raise SpecError(f"table {name!r} is not declared; {suggest(name, names)}")
+        inside = {a for n in names if n in tables for a in self._schema.table(n).attributes}
+        outside = {a for n in names if n not in tables for a in self._schema.table(n).attributes}
+        boundary = sorted(inside & outside)
+        exact_sizes = Counter(
+            tuple(result[a] for a in boundary) for result in self._exact_join([n for n in names if n in tables])
+        )
+        return max(exact_sizes.values(), default=0)
+
+    def exact_answers(self, groups: Sequence[Group]) -> list[NDArray[Any]]:
+        exact_results = self._exact_join([t.name for t in self._schema.tables])
+        answers = []
+        for group in groups:
+            exact_total = [0] * len(group)
+            for result in exact_results:
+                codes = {a: self._schema.attribute(a).code(result[a]) for a in group.scope}
+                for i, weight in enumerate(_weights(group, codes)):
+                    exact_total[i] += weight
+            answers.append(_as_array(exact_total))
+        return answers
+
+    def _exact_join(self, names: Sequence[str]) -> list[dict[str, object]]:
+        """Every combination of one row per table that agrees on the shared attributes."""
+        results: list[dict[str, object]] = [{}]
+        for name in names:
+            results = [
+                {**row, **result}
+                for result in results
+                for row in self._exact_rows[name]
+                if all(result[a] == row[a] for a in row if a in result)
+            ]
+        return results
+
+
+def _kept_rows(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str, object]]:
+    """The public rule: a row needs a code for every domain and a value for every join attribute."""
+    table = schema.table(name)
+    domains = {a: schema.attribute(a) for a in table.attributes if not schema.attribute(a).key}
+    joins = [a for a in table.attributes if a in schema.join_attributes]
+    kept = []
+    for row in rows:
+        values = {a: row.get(table.column(a)) for a in table.attributes}
+        coded = all(domain.code(values[a]) is not None for a, domain in domains.items())
+        if coded and not any(_missing(values[a]) for a in joins):
+            # A key that joins nothing plays no part.
+            kept.append({a: v for a, v in values.items() if a in joins or a in domains})
+    return kept
+
+
+def _missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _weights(group: Group, codes: Mapping[str, int | None]) -> list[int]:
+    """The weight that each query of the group gives to one join result."""
+    if isinstance(group, Kronecker):
+        columns = [
+            _column(factor, size, codes[a])
+            for a, factor, size in zip(group.scope, group.factors, group.shape, strict=True)
+        ]
+        return [math.prod(product) for product in itertools.product(*columns)]
+    sizes = dict(zip(group.scope, group.shape, strict=True))
+    weights = [1] * len(group)
+    for attributes, matrix in group.parts:
+        cell = 0
+        for a in attributes:
+            cell = cell * sizes[a] + _some(codes[a])
+        weights = [w * int(row[cell]) for w, row in zip(weights, matrix, strict=True)]
+    return weights
+
+
+def _column(factor: Factor, size: int, code: int | None) -> list[int]:
+    at = _some(code)
+    if factor.kind == "cells":
+        return [int(i == at) for i in range(size)]
+    if factor.kind == "prefixes":
+        return [int(at <= i) for i in range(size)]
+    if factor.kind == "ranges":
+        return [int(low <= at <= high) for low in range(size) for high in range(low, size)]
+    return [factor.row[at]]
+
+
+def _some(code: int | None) -> int:
+    assert code is not None, "rows without a code were dropped before the join"
+    return code
+
+
+def _as_array(numbers: list[int]) -> NDArray[Any]:
+    if all(abs(n) < 2**62 for n in numbers):
+        return np.array(numbers, dtype=np.int64)
+    exact = np.empty(len(numbers), dtype=object)
+    exact[:] = numbers
+    return exact

@@ -1,0 +1,408 @@
+"""Opening a table's source as a DuckDB view: files, databases and Python objects.
+
+A source is opened without looking at its values. Where a format carries no types (CSV, SQLite, Python
+objects) every value arrives as text and numbers are read from it one by one, so that no row can
+change how another row is read. Messages name tables, files and columns, and never repeat what the
+underlying reader says, because that may quote private rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dpjoin.engine.encode import Column, identifier, literal
+from dpjoin.errors import SourceError, suggest
+from dpjoin.schema import Attribute, Schema
+
+TEXT_FILES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+ARROW_FILES = (".arrow", ".feather", ".ipc")
+DATABASE_FILES = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
+_KNOWN = (*TEXT_FILES, ".parquet", *ARROW_FILES, *DATABASE_FILES)
+_BATCH = 65_536
+_LONGEST_LINE = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """A source as a view of one DuckDB connection."""
+
+    name: str
+    view: str
+    """The view, quoted for SQL."""
+    columns: tuple[Column, ...]
+    origin: str
+    """How messages call the source."""
+    countable: bool
+    """Whether counting the rows costs next to nothing."""
+
+    def column(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        names = [c.name for c in self.columns]
+        raise SourceError(
+            f"table {self.name!r}: {self.origin} has no column {name!r}; {suggest(name, names)} "
+            f"(it has: {', '.join(names)})"
+        )
+
+
+def connect(temp_directory: str | None = None) -> Any:
+    """A DuckDB connection in this process that fetches nothing from elsewhere and keeps nothing."""
+    config: dict[str, Any] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
+    }
+    if temp_directory is not None:
+        config["temp_directory"] = temp_directory
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+def open_source(
+    connection: Any,
+    name: str,
+    source: object,
+    *,
+    table: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> OpenedTable:
+    """Open a table's source; only `columns` are converted where the format needs converting."""
+    source, table = _split(source, table)
+    view = identifier(f"source {name}")
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        origin = f"file {str(path)!r}"
+        if not path.is_file():
+            raise SourceError(f"table {name!r}: {origin} does not exist; correct tables.{name}.source")
+        extension = _extension(path)
+        if extension in TEXT_FILES:
+            return _open_csv(connection, name, view, path)
+        if extension == ".parquet":
+            with unreadable(name, origin, "Parquet"):
+                connection.execute(f"CREATE VIEW {view} AS SELECT * FROM read_parquet({_glob(path)})")
+                return _described(connection, name, view, origin)
+        if extension in ARROW_FILES:
+            with unreadable(name, origin, "Arrow"):
+                return _register(connection, name, view, _read_arrow(path), origin)
+        if extension in DATABASE_FILES:
+            return _open_database(connection, name, view, path, table, columns)
+        raise SourceError(
+            f"table {name!r}: {origin} has an unknown extension {extension!r}; use one of {', '.join(_KNOWN)}"
+        )
+    origin = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
+    with unreadable(name, origin, "tabular"):
+        arrow, untyped = _to_arrow(source, columns)
+        return _register(connection, name, view, arrow, origin, untyped)
+
+
+def column_names(source: object, table: str | None = None) -> list[tuple[str, str]]:
+    """Names and types of a source's columns, and nothing of its rows; untyped columns are 'text'."""
+    source, table = _split(source, table)
+    name = _name_of(source, table)
+    with closing(connect()) as connection:
+        opened = open_source(connection, name, source, table=table, columns=())
+        return [(c.name, "text" if c.untyped else c.type) for c in opened.columns]
+
+
+def same_source(first: object, second: object) -> bool:
+    """Whether two sources hold the same rows: the same object, or the same table of the same file."""
+    (first, first_table), (second, second_table) = _split(first, None), _split(second, None)
+    if isinstance(first, str | os.PathLike) and isinstance(second, str | os.PathLike):
+        a, b = Path(first), Path(second)
+        same_file = a.resolve() == b.resolve() or (a.exists() and b.exists() and a.samefile(b))
+        return same_file and first_table == second_table
+    return first is second
+
+
+def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
+    """Refuse columns that are missing, of another kind than their attribute, or not comparable."""
+    for table in schema.tables:
+        for name in table.attributes:
+            column = opened[table.name].column(table.column(name))
+            attribute = schema.attribute(name)
+            if not attribute.key:
+                _check_type(opened[table.name], column, attribute)
+            elif column.kind == "nested" and name in schema.join_attributes:
+                raise SourceError(
+                    f"table {table.name!r}: column {column.name!r} has type {column.type}, which tables cannot "
+                    "join on; use a column of plain values"
+                )
+    for name in schema.join_attributes:
+        tables = schema.tables_with(name)
+        holders = [(t, opened[t].column(schema.table(t).column(name))) for t in tables]
+        for (t1, c1), (t2, c2) in itertools.combinations(holders, 2):
+            if not _comparable(c1, c2):
+                raise SourceError(
+                    f"attribute {name!r} joins column {c1.name!r} of table {t1!r} (type {c1.type}) with "
+                    f"column {c2.name!r} of table {t2!r} (type {c2.type}), which cannot be compared; "
+                    "convert one of them"
+                )
+
+
+def _check_type(opened: OpenedTable, column: Column, attribute: Attribute) -> None:
+    if column.kind == "untyped":
+        return
+    wants_text = attribute.values is not None and isinstance(attribute.values[0], str)
+    fits = {"text"} if wants_text else {"integer", "float", "boolean"}
+    if column.kind not in fits:
+        wanted = "text" if wants_text else "whole numbers" if attribute.bins is None else "numbers"
+        if attribute.values is not None and isinstance(attribute.values[0], bool):
+            wanted = "booleans"
+        raise SourceError(
+            f"table {opened.name!r}: column {column.name!r} has type {column.type}, but attribute "
+            f"{attribute.name!r} is declared with {wanted}; convert the column or change the attribute"
+        )
+
+
+def _comparable(first: Column, second: Column) -> bool:
+    if "untyped" in (first.kind, second.kind):
+        return True
+    numbers = {"integer", "float", "boolean"}
+    if first.kind in numbers and second.kind in numbers:
+        return True
+    if first.kind == second.kind == "time":
+        # A date compares with a local time; a time with a zone compares only with its like.
+        return ("ZONE" in first.type) == ("ZONE" in second.type)
+    return first.kind == second.kind and (first.kind == "text" or first.type == second.type)
+
+
+@contextmanager
+def unreadable(name: str, origin: str, what: str) -> Iterator[None]:
+    """Turn whatever a reader raises into one line that repeats nothing of it."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except Exception:
+        raise SourceError(
+            f"table {name!r}: {origin} cannot be read as {what} data; check that it is complete and not in use"
+        ) from None
+
+
+def _split(source: object, table: str | None) -> tuple[Any, str | None]:
+    if isinstance(source, tuple) and len(source) == 2:
+        return source[0], source[1]
+    return source, table
+
+
+def _name_of(source: object, table: str | None) -> str:
+    if table is not None:
+        return table
+    return Path(source).name.partition(".")[0] if isinstance(source, str | os.PathLike) else "table"
+
+
+def _extension(path: Path) -> str:
+    suffixes = [s.lower() for s in path.suffixes]
+    return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+
+
+def _glob(path: Path) -> str:
+    """The path as a literal that stands for this one file, whatever characters its name has."""
+    return literal("".join(f"[{c}]" if c in "*?[" else c for c in str(path)))
+
+
+def _described(
+    connection: Any,
+    name: str,
+    view: str,
+    origin: str,
+    untyped: frozenset[str] | None = frozenset(),
+    countable: bool = True,
+) -> OpenedTable:
+    """`untyped` None stands for every column."""
+    columns = []
+    for column, kind, *_ in connection.execute(f"DESCRIBE {view}").fetchall():
+        free = untyped is None or column in untyped or kind.strip('"') == "NULL"
+        columns.append(Column(column, kind.strip('"').upper() if "(" not in kind else kind, untyped=free))
+    return OpenedTable(name, view, tuple(columns), origin, countable)
+
+
+def _register(
+    connection: Any, name: str, view: str, table: Any, origin: str, untyped: frozenset[str] = frozenset()
+) -> OpenedTable:
+    names = list(table.column_names)
+    folded = [n.lower() for n in names]
+    if len(set(folded)) != len(folded):
+        twice = next(n for i, n in enumerate(names) if n.lower() in folded[:i])
+        raise SourceError(f"table {name!r}: {origin} has two columns named {twice!r} (case aside); rename one of them")
+    connection.register(f"source {name}", table)
+    return _described(connection, name, view, origin, untyped)
+
+
+def _open_csv(connection: Any, name: str, view: str, path: Path) -> OpenedTable:
+    """Everything about the layout is fixed by the header line; no row can change how the file is read."""
+    origin = f"file {str(path)!r}"
+    opener: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
+    with unreadable(name, origin, "CSV"), opener(path, "rb") as lines:
+        # Bytes, and one line of them: a text reader would decode rows as well, and could fail on one.
+        header = lines.readline(_LONGEST_LINE).decode("utf-8-sig", "replace")
+        delimiter = "\t" if ".tsv" in _extension(path) else next((d for d in ",;\t|" if d in header), ",")
+        names = next(csv.reader([header], delimiter=delimiter), [])
+    if not names:
+        raise SourceError(f"table {name!r}: {origin} has no header; write the column names in its first line")
+    folded = [n.lower() for n in names]
+    if len(set(folded)) != len(folded) or "" in names:
+        raise SourceError(f"table {name!r}: {origin} must name every column once in its first line (case aside)")
+    columns = ", ".join(f"{literal(n)}: 'VARCHAR'" for n in names)
+    # The parallel reader raises on quoted line breaks when rows may be short, so it is off.
+    with unreadable(name, origin, "CSV"):
+        connection.execute(
+            f"CREATE VIEW {view} AS SELECT * FROM read_csv({_glob(path)}, columns = {{{columns}}}, "
+            f"auto_detect = false, header = true, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
+            f"nullstr = '', all_varchar = true, ignore_errors = true, null_padding = true, "
+            f"strict_mode = false, parallel = false, max_line_size = {_LONGEST_LINE})"
+        )
+        return _described(connection, name, view, origin, None, countable=False)
+
+
+def _read_arrow(path: Path) -> Any:
+    import pyarrow.feather
+    import pyarrow.ipc
+
+    try:
+        return pyarrow.feather.read_table(str(path), memory_map=True)
+    except (pa.ArrowInvalid, OSError):
+        with pa.memory_map(str(path)) as file:
+            return pyarrow.ipc.open_stream(file).read_all()
+
+
+def _open_database(
+    connection: Any, name: str, view: str, path: Path, table: str | None, columns: Sequence[str] | None
+) -> OpenedTable:
+    with open(path, "rb") as file:
+        start = file.read(16)
+    if start.startswith(b"SQLite format 3"):
+        return _open_sqlite(connection, name, view, path, table, columns)
+    origin = f"database {str(path)!r}"
+    alias = identifier(f"database {name}")
+    with unreadable(name, origin, "DuckDB or SQLite"):
+        connection.execute(f"ATTACH {literal(str(path))} AS {alias} (READ_ONLY)")
+        found = connection.execute(
+            "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_catalog = ?",
+            [f"database {name}"],
+        ).fetchall()
+    known = {t if s == "main" else f"{s}.{t}": (s, t, kind) for s, t, kind in found}
+    schema_name, table_name, kind = known[_table_of(name, origin, table, list(known))]
+    with unreadable(name, origin, "DuckDB"):
+        inner = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
+        connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {inner}")
+        return _described(connection, name, view, origin, countable=kind == "BASE TABLE")
+
+
+def _open_sqlite(
+    connection: Any, name: str, view: str, path: Path, table: str | None, columns: Sequence[str] | None
+) -> OpenedTable:
+    """SQLite gives every cell its own type, so all of them are read as text."""
+    origin = f"database {str(path)!r}"
+    with (
+        unreadable(name, origin, "SQLite"),
+        closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database,
+    ):
+        database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        found = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+        table = _table_of(name, origin, table, [n for (n,) in found])
+        names = [d[0] for d in database.execute(f"SELECT * FROM {identifier(table)} LIMIT 0").description]
+        read = [n for n in names if columns is None or n in columns]
+        fields = ", ".join(f"{identifier(n)} VARCHAR" for n in names)
+        connection.execute(f"CREATE TEMP TABLE {view} ({fields})")
+        rows = database.execute(f"SELECT {', '.join(map(identifier, read)) or '1'} FROM {identifier(table)}")
+        while read and (batch := rows.fetchmany(_BATCH)):
+            arrays = [pa.array([_text(v) for v in values], pa.string()) for values in zip(*batch, strict=True)]
+            connection.register("batch of rows", pa.table(arrays, names=read))
+            fields = ", ".join(map(identifier, read))
+            connection.execute(f'INSERT INTO {view} ({fields}) SELECT {fields} FROM "batch of rows"')
+            connection.unregister("batch of rows")
+        return _described(connection, name, view, origin, None)
+
+
+def _table_of(name: str, origin: str, table: str | None, known: Sequence[str]) -> str:
+    if table is None:
+        raise SourceError(
+            f"table {name!r}: {origin} holds several tables; name one in tables.{name}.source_table "
+            f"(it has: {', '.join(sorted(known)) or 'none'})"
+        )
+    if table not in known:
+        raise SourceError(f"table {name!r}: {origin} has no table {table!r}; {suggest(table, known)}")
+    return table
+
+
+def _text(value: object) -> str | None:
+    """A value of any Python type as text; None when it has no text. Never raises."""
+    if value is None:
+        return None
+    try:
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    except Exception:
+        return None
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _to_arrow(source: Any, columns: Sequence[str] | None) -> tuple[Any, frozenset[str]]:
+    """An Arrow table of the source and its untyped columns; columns that nobody reads may be left empty."""
+    module = type(source).__module__.partition(".")[0]
+    if isinstance(source, pa.Table):
+        return source, frozenset()
+    if module == "pandas" and type(source).__name__ == "DataFrame":
+        return _from_pandas(source, columns)
+    if module == "polars" and type(source).__name__ == "LazyFrame":
+        names = source.collect_schema().names()
+        wanted = names if columns is None else [n for n in names if n in columns]
+        return _with_all(source.select(wanted).collect().to_arrow(), names, source.head(0).collect().to_arrow())
+    if module in {"duckdb", "_duckdb"} and hasattr(source, "to_arrow_table"):
+        names = list(source.columns)
+        wanted = [n for n in names if columns is None or n in columns]
+        empty = source.limit(0).to_arrow_table()
+        read = source.select(*map(duckdb.ColumnExpression, wanted)).to_arrow_table() if wanted else empty.select([])
+        return _with_all(read, names, empty)
+    if isinstance(source, pa.RecordBatchReader):
+        return source.read_all(), frozenset()
+    if hasattr(source, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(source).read_all(), frozenset()
+    raise SourceError(
+        f"a table cannot be read from a {type(source).__name__}; pass a path, a (path, table) pair, "
+        "or a pandas, Polars, Arrow or DuckDB table"
+    )
+
+
+def _with_all(read: Any, names: Sequence[str], empty: Any) -> tuple[Any, frozenset[str]]:
+    """Put back the columns that were not read, without values, so that names and types stay complete."""
+    if read.num_columns == 0:
+        return empty, frozenset()
+    present = set(read.column_names)
+    columns = [read[n] if n in present else pa.nulls(read.num_rows, empty.schema.field(n).type) for n in names]
+    return pa.table(columns, names=list(names)), frozenset()
+
+
+def _from_pandas(frame: Any, columns: Sequence[str] | None) -> tuple[Any, frozenset[str]]:
+    names, arrays, untyped = [], [], set()
+    for i, label in enumerate(frame.columns):
+        name = str(label)
+        series = frame.iloc[:, i]
+        names.append(name)
+        skipped = columns is not None and name not in columns
+        array = None
+        if series.dtype != object:
+            try:
+                array = pa.array(series.iloc[:0] if skipped else series, from_pandas=True)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
+                array = None  # a pandas type that Arrow does not know: read it as text
+        if array is None:
+            untyped.add(name)
+            values = () if skipped else zip(series.array, series.isna(), strict=True)
+            array = pa.array([None if missing else _text(v) for v, missing in values], pa.string())
+        arrays.append(pa.nulls(len(frame), array.type) if skipped else array)
+    return pa.table(arrays, names=names), frozenset(untyped)

@@ -1,0 +1,243 @@
+"""How results look on a terminal. Every number shown here is public, except in `show_evaluation`."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dpjoin.asking import Answers
+from dpjoin.evaluation import Evaluation
+from dpjoin.planning import Plan, memory_text
+from dpjoin.released import Release
+from dpjoin.workload import Workload
+
+WIDTH = 96
+GROUPS_SHOWN = 40
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that prints text as it is: bins like [0, 15) are not markup."""
+    plain = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    if not plain.is_terminal or plain.width > WIDTH:
+        plain.width = WIDTH
+    return plain
+
+
+def show_json(document: object) -> None:
+    """JSON on stdout; numbers that are not numbers become null."""
+    json.dump(_clean(document), sys.stdout, indent=1, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _clean(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def number(value: float | None) -> str:
+    """A number for people: no digits that the noise has eaten."""
+    if value is None or not math.isfinite(value):
+        return "?"
+    if abs(value) >= 10 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.2g}"
+
+
+def _facts(lines: Iterable[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, text in lines:
+        table.add_row(name, text)
+    return table
+
+
+def _columns(*columns: tuple[str, str]) -> Table:
+    """A table with a heading and right-aligned numbers ("right") or text ("left")."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title, side in columns:
+        table.add_column(title, justify="right" if side == "right" else "left", no_wrap=side == "right")
+    return table
+
+
+def show_plan(plan: Plan) -> None:
+    """What a release would do."""
+    out = console()
+    out.print(
+        _facts(
+            [
+                ("join", plan.join),
+                ("method", f"{plan.method} ({plan.profile}): {plan.why}"),
+                ("guarantee", f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table"),
+                ("model", f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}"),
+                ("memory", f"about {memory_text(plan.memory)} for the model, besides the tables"),
+                ("workload", f"{plan.queries:,} queries in {len(plan.groups)} groups"),
+            ]
+        )
+    )
+    table = _columns(("budget for", "left"), ("share", "right"), ("mechanism", "left"), ("", "left"))
+    for stage in plan.stages:
+        table.add_row(stage.name, f"{100 * stage.share:.0f} %", stage.mechanism, stage.note)
+    out.print(table)
+    table = _columns(("group", "left"), ("queries", "right"), ("cells", "right"))
+    for group in plan.groups[:GROUPS_SHOWN]:
+        table.add_row(group.name, f"{group.queries:,}", f"{group.cells:,}")
+    out.print(table)
+    _say_cut(out, len(plan.groups))
+    if plan.expected:
+        sized = plan.expected[0].share_of_join is not None
+        heads = [
+            ("largest degree", "right"),
+            ("sensitivity", "right"),
+            ("join size ±", "right"),
+            ("each count ±", "right"),
+        ]
+        table = _columns(*heads, *([("of the join", "right")] if sized else []))
+        for e in plan.expected:
+            row = [f"{e.degree:,}", f"{e.sensitivity:,}", number(e.count), number(e.cell)]
+            table.add_row(*row, *([f"{100 * e.share_of_join:.2g} %"] if e.share_of_join is not None else []))
+        out.print(table)
+        note = (
+            "Expected noise, 90 % half-widths, before fitting; the fit usually makes counts two to four times better. "
+            "The largest degree (how many rows of one table share one join value) is private: look up the row that "
+            "resembles your data."
+        )
+        out.print(note if len(plan.expected) > 1 else note.partition(" The largest")[0])
+    for note in plan.notes:
+        out.print(note)
+
+
+def _say_cut(out: Console, groups: int) -> None:
+    if groups > GROUPS_SHOWN:
+        out.print(f"… and {groups - GROUPS_SHOWN:,} more groups (--json lists them all)\n")
+
+
+def group_errors(release: Release) -> list[dict[str, Any]]:
+    """The public error bars of each group, in short."""
+    rows = []
+    for group in release.workload.groups:
+        bars = release.error(Workload(release.schema, (group,)))
+        rows.append(
+            {
+                "group": group.name,
+                "queries": len(group),
+                "median_error": float(np.median(bars)),
+                "largest_error": float(np.max(bars)),
+            }
+        )
+    return rows
+
+
+def release_summary(release: Release, folder: str) -> dict[str, Any]:
+    """A release as plain data."""
+    manifest = release.manifest()
+    return {
+        "folder": folder,
+        "guarantee": manifest["guarantee"],
+        "method": release.method,
+        "profile": release.profile,
+        **release.facts,
+        "rows": manifest["rows"],
+        "coverage": 0.9,
+        "groups": group_errors(release),
+    }
+
+
+def show_release(release: Release, folder: str) -> None:
+    """What was released."""
+    out = console()
+    budget = release.budget
+    rows = f"{release.synthetic.num_rows:,} rows in synthetic.parquet"
+    if release.rows_stand_for > 1.0001:
+        rows += f", each standing for {release.rows_stand_for:,.1f} join results"
+    out.print(
+        _facts(
+            [
+                ("released", f"{folder}/ (safe to publish)"),
+                ("guarantee", f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"),
+                ("protects", "one row added to or removed from one private table"),
+                ("join size", f"{release.join_size:,} (noisy)"),
+                (
+                    "sensitivity",
+                    f"at most {release.facts['sensitivity_bound']:,} join results a row (noisy upper bound)",
+                ),
+                ("strategy", str(release.facts["strategy"])),
+                ("synthetic", rows),
+            ]
+        )
+    )
+    table = _columns(("group", "left"), ("queries", "right"), ("median ±", "right"), ("largest ±", "right"))
+    for row in group_errors(release)[:GROUPS_SHOWN]:
+        table.add_row(row["group"], f"{row['queries']:,}", number(row["median_error"]), number(row["largest_error"]))
+    out.print(table)
+    _say_cut(out, len(release.workload.groups))
+    out.print("± are error bars for 90 % coverage, computed from the noise; they are part of the release.")
+
+
+def show_answers(answers: Answers) -> None:
+    """A result with error bars where they are known."""
+    numeric = [all(isinstance(row[1][i], int | float) for row in answers.rows) for i in range(len(answers.titles))]
+    heads: list[tuple[str, str]] = [(name, "left") for name in answers.labels]
+    for title, is_number in zip(answers.titles, numeric, strict=True):
+        heads.append((title, "right" if is_number else "left"))
+        heads += [("± 90 %" if answers.coverage == 0.9 else "±", "right")] if answers.coverage is not None else []
+    table = _columns(*heads)
+    for labels, numbers, bars in answers.rows:
+        cells = [str(v) for v in labels]
+        for i, value in enumerate(numbers):
+            plain = value is None or isinstance(value, str | bool) or not isinstance(value, int | float)
+            cells.append(("" if value is None else str(value)) if plain else number(value))
+            cells += [number(bars[i])] if answers.coverage is not None else []
+        table.add_row(*cells)
+    console().print(table)
+
+
+def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
+    """The true error of a release. PRIVATE, unless the tables are sample data."""
+    out = console()
+    table = _columns(
+        ("group", "left"), ("queries", "right"), ("max", "right"), ("mean", "right"), ("TV", "right"),
+        ("covered", "right"),
+    )  # fmt: skip
+    for g in evaluation.groups[:GROUPS_SHOWN]:
+        tv = "" if g.total_variation is None else f"{g.total_variation:.3f}"
+        table.add_row(
+            g.name, f"{g.queries:,}", number(g.max_error), number(g.mean_error), tv, f"{100 * g.covered:.0f} %"
+        )
+    out.print(table)
+    _say_cut(out, len(evaluation.groups))
+    mean_tv = evaluation.mean_total_variation
+    shown_tv = f"mean total variation {mean_tv:.3f}; " if mean_tv is not None else ""
+    out.print(
+        f"Join size off by {evaluation.join_size_error:,.0f}; {shown_tv}the {100 * evaluation.coverage:.0f} % error bars hold the "
+        f"truth for {100 * evaluation.covered:.0f} % of all queries."
+    )
+    out.print("max, mean: error. TV: total variation, 0 alike, 1 disjoint. covered: queries within their error bar.")
+    if not sample:
+        out.print("PRIVATE: these numbers were computed from exact answers; do not publish them.")
+
+
+def next_commands(folder: str, attributes: Sequence[str]) -> str:
+    """What an analyst can do with a release folder."""
+    first = f"{attributes[0]}, " if attributes else ""
+    by = f" GROUP BY {attributes[0]}" if attributes else ""
+    quoted = f"'{folder}'" if any(c in folder for c in " '\"$&;()") else folder
+    return (
+        "Next:\n"
+        f'  dpjoin answer {quoted} "SELECT {first}COUNT(*) FROM joined{by}"\n'
+        f"  dpjoin synthesize {quoted} --rows 1000 --seed 1 -o rows.csv\n"
+        f"  python -c \"import pandas; print(pandas.read_parquet('{folder}/synthetic.parquet').describe())\""
+    )
