@@ -1,5 +1,51 @@
 # Everything runs inside .venv, which the first command builds.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-full lint bench clean
+.PHONY: demo test test-full lint bench proofs clean
+
+demo: .venv/core.stamp          ## the whole job on embedded real data
+	$(BIN)/dpjoin demo
+
+test: lint                      ## everything that must hold, in a few minutes
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full" --doctest-modules src tests
+
+test-full: lint                 ## the same with the statistics at full size
+	$(BIN)/python -m pytest -n 2 --doctest-modules src tests
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/proofs.py --check
+
+bench: .venv/bench.stamp        ## accuracy and speed against peers, into benchmarks/results
+	$(BIN)/python benchmarks/run.py
+
+proofs: .venv/dev.stamp         ## after reading code and proof side by side: record that they fit
+	$(BIN)/python tools/proofs.py --update
+
+clean:
+	rm -rf .venv demo-release*
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "dpjoin needs Python 3.11 or later; set PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv .venv; \
+	  else echo "cannot make a virtual environment; install python3-venv first"; exit 1; fi; }
+
+.venv/core.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e .
+	@touch $@
+
+.venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[dev]'
+	@touch .venv/core.stamp $@
+
+.venv/bench.stamp: .venv/dev.stamp
+	$(PIP) -e '.[dev,bench]'
+	@touch $@

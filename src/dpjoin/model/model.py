@@ -16,6 +16,10 @@ from dpjoin.workload import Group, Kronecker
 
 MEMBERS = 12
 """How many plausible models stand for the uncertainty; the spread of 12 is known to about a fifth."""
+STRETCH = 1.3
+"""Bars are this much longer than the members' spread: twelve members know it roughly, the prior widths are
+estimated themselves, and real interactions have longer tails than a Gaussian. Observed on nine real joins:
+90 % bars cover 0.79 to 0.95 of the cells without it, 0.86 to 0.98 with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +75,7 @@ class Model:
         # Twelve members tell the width only roughly; pooling with the group's own rule of width against
         # size keeps a cell whose members happen to agree from getting a bar that is too short.
         width = np.sqrt((spread**2).mean(axis=0))
-        return quantile * _pooled(width, np.abs(self.answer(group))) + floor
+        return STRETCH * quantile * _pooled(width, np.abs(self.answer(group))) + floor
 
 
 def _pooled(width: FloatArray, size: FloatArray) -> FloatArray:
