@@ -27,12 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
-    help="Differentially private synthetic data over joined tables.
-
-"
+    help="Differentially private synthetic data over joined tables.\n\n"
     "Only release spends budget; what it writes can be shared and asked freely. Start with: dpjoin demo",
 )
-
 
 
 def _example(command: str) -> str:
@@ -147,7 +144,7 @@ def plan(
         show_json(planned.to_json())
     else:
         show_plan(planned)
-        _say(f"Nothing was opened. To release: dpjoin release {spec} -o DIR")
+        _say(f"No row was read. To release: dpjoin release {spec} -o DIR")
 
 
 @app.command(epilog=_example("dpjoin release flights.toml -o flights-release"))
@@ -189,7 +186,7 @@ def release(
             f"epsilon {before.epsilon + loaded.budget.epsilon:g}, delta {before.delta + loaded.budget.delta:g} "
             f"({journal_of(spec).name})"
         )
-    with recorded(spec, loaded.budget, out):
+    with _spent(journal_of(spec)), recorded(spec, loaded.budget, out):
         made = run(
             loaded.schema,
             loaded.workload,
@@ -229,6 +226,8 @@ def answer(
         each = opened.rows_stand_for
         scale = f"; each row stands for {each:,.1f} join results" if each > 1.0001 else ""
         _say(f"note: computed over the synthetic rows, so no error bars are known{scale} ({answers.why})")
+    elif any(bar is None for _, _, bars in answers.rows for bar in bars):
+        _say("note: ? marks numbers without a known error bar: their attributes were never measured together")
     if as_json:
         show_json(answers.to_json())
     else:
@@ -385,13 +384,28 @@ def _about(spec: Path) -> Iterator[None]:
         raise type(error)(f"{spec}: {error}") from None
 
 
+@contextmanager
+def _spent(journal: Path) -> Iterator[None]:
+    """Errors after the beginning say that the budget is gone."""
+    try:
+        yield
+    except DpjoinError as error:
+        raise type(error)(f"{error}; the budget counts as spent ({journal})") from None
+
+
 def _check_writable(out: Path) -> None:
     """Find out that a result cannot be written before it is computed."""
+    import tempfile
+
     parent = out.absolute().parent
     while not parent.exists():
         parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ReleaseError(f"{out}: nothing can be written in {parent}; choose another place with -o")
+    try:
+        # Permissions do not tell everything (a read-only or special file system), so try.
+        with tempfile.TemporaryDirectory(prefix=".dpjoin-", dir=parent):
+            pass
+    except OSError:
+        raise ReleaseError(f"{out}: nothing can be written in {parent}; choose another place with -o") from None
 
 
 def _write_new(path: Path, content: bytes, *, mode: int) -> None:

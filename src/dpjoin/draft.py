@@ -133,7 +133,7 @@ def _attribute(column: str, kind: str, holders: list[str], domain: list[Value] |
     where = f"   # {', '.join(holders)}: {kind.lower()}"
     head = f"[attributes.{_key(column)}]{where}"
     if domain is not None:
-        return f"{head}\nvalues = [{', '.join(map(_text, domain))}]   # declared public and read from the table\n", True
+        return f"{head}; declared public and read from it\nvalues = [{', '.join(map(_text, domain))}]\n", True
     if len(holders) > 1:
         return f"{head}\nkey = true   # in several tables, so it joins them; give it a domain to ask about it\n", False
     if kind == "BOOLEAN":
@@ -142,7 +142,7 @@ def _attribute(column: str, kind: str, holders: list[str], domain: list[Value] |
         hint = "the public list of categories" + ("; for numbers, bins or range instead" if kind == "text" else "")
         return f'{head}\nvalues = ["{PLACEHOLDER}"]   # fill in: {hint}\n', True
     if kind in _INTEGERS:
-        hint = "edges in increasing order, like [0, 10, 100]; or range = [low, high]"
+        hint = "edges in increasing order, like [-inf, 0, 10, inf]; or range = [low, high]"
         return f'{head}\nbins = ["{PLACEHOLDER}"]   # fill in: {hint}\n', True
     if kind in {"FLOAT", "DOUBLE"} or kind.startswith("DECIMAL"):
         return (

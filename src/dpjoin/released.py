@@ -15,10 +15,11 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from dpjoin.errors import ReleaseError, suggest
+from dpjoin.errors import DpjoinError, ReleaseError, suggest
 from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.privacy.budget import Budget
@@ -194,10 +195,24 @@ def load(folder: str | Path) -> Release:
             state = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise ReleaseError(f"{folder}: not a release folder (manifest.json or model.npz is missing)") from None
-    except (OSError, ValueError):
-        raise ReleaseError(f"{folder}: the release cannot be read; it is damaged or not one of ours") from None
+    except (OSError, ValueError, BadZipFile):
+        raise _damaged(folder) from None
+    if not isinstance(manifest, dict):
+        raise _damaged(folder)
     if manifest.get("format") != FORMAT:
         raise ReleaseError(f"{folder}: format ({manifest.get('format')}) must be {FORMAT}; use the matching dpjoin")
+    try:
+        return _assembled(manifest, state)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, DpjoinError):
+        raise _damaged(folder) from None
+
+
+def _damaged(folder: Path) -> ReleaseError:
+    return ReleaseError(f"{folder}: the release cannot be read; it is damaged or not one of ours")
+
+
+def _assembled(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> Release:
+    """A release from the contents of its folder."""
     schema = schema_from_dict(manifest["schema"])
     described = manifest["model"]
     names = described["left"] + described["right"]

@@ -19,7 +19,7 @@ from dpjoin.planning import Plan, memory_text
 from dpjoin.released import Release
 from dpjoin.workload import Workload
 
-WIDTH = 96
+WIDTH = 100
 GROUPS_SHOWN = 40
 
 
@@ -84,7 +84,10 @@ def show_plan(plan: Plan) -> None:
                 ("guarantee", f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table"),
                 ("model", f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}"),
                 ("memory", f"about {memory_text(plan.memory)} for the model, besides the tables"),
-                ("workload", f"{plan.queries:,} queries in {len(plan.groups)} groups"),
+                (
+                    "workload",
+                    f"{_counted(plan.queries, 'query', 'queries')} in {_counted(len(plan.groups), 'group', 'groups')}",
+                ),
             ]
         )
     )
@@ -118,6 +121,10 @@ def show_plan(plan: Plan) -> None:
         out.print(note if len(plan.expected) > 1 else note.partition(" The largest")[0])
     for note in plan.notes:
         out.print(note)
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _say_cut(out: Console, groups: int) -> None:
@@ -160,6 +167,7 @@ def show_release(release: Release, folder: str) -> None:
     """What was released."""
     out = console()
     budget = release.budget
+    bound = _counted(release.facts["sensitivity_bound"], "join result", "join results")
     rows = f"{release.synthetic.num_rows:,} rows in synthetic.parquet"
     if release.rows_stand_for > 1.0001:
         rows += f", each standing for {release.rows_stand_for:,.1f} join results"
@@ -170,10 +178,7 @@ def show_release(release: Release, folder: str) -> None:
                 ("guarantee", f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"),
                 ("protects", "one row added to or removed from one private table"),
                 ("join size", f"{release.join_size:,} (noisy)"),
-                (
-                    "sensitivity",
-                    f"at most {release.facts['sensitivity_bound']:,} join results a row (noisy upper bound)",
-                ),
+                ("sensitivity", f"a row is in at most {bound} (upper bound)"),
                 ("strategy", str(release.facts["strategy"])),
                 ("synthetic", rows),
             ]
@@ -199,7 +204,9 @@ def show_answers(answers: Answers) -> None:
         cells = [str(v) for v in labels]
         for i, value in enumerate(numbers):
             plain = value is None or isinstance(value, str | bool) or not isinstance(value, int | float)
-            cells.append(("" if value is None else str(value)) if plain else number(value))
+            # Numbers with a bar are rounded to what the noise leaves; others are shown as DuckDB gave them.
+            exact = "" if value is None else str(value) if plain else f"{value:,}" if value % 1 == 0 else f"{value:.6g}"
+            cells.append(exact if plain or answers.coverage is None else number(value))
             cells += [number(bars[i])] if answers.coverage is not None else []
         table.add_row(*cells)
     console().print(table)
@@ -222,7 +229,8 @@ def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
     mean_tv = evaluation.mean_total_variation
     shown_tv = f"mean total variation {mean_tv:.3f}; " if mean_tv is not None else ""
     out.print(
-        f"Join size off by {evaluation.join_size_error:,.0f}; {shown_tv}the {100 * evaluation.coverage:.0f} % error bars hold the "
+        f"Join size off by {evaluation.join_size_error:,.0f}; {shown_tv}"
+        f"the {100 * evaluation.coverage:.0f} % error bars hold the "
         f"truth for {100 * evaluation.covered:.0f} % of all queries."
     )
     out.print("max, mean: error. TV: total variation, 0 alike, 1 disjoint. covered: queries within their error bar.")

@@ -17,7 +17,7 @@ import numpy as np
 from dpjoin.errors import DpjoinError, SourceError, SpecError, suggest
 from dpjoin.privacy.budget import Budget
 from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.workload import Kronecker, Workload, group_from_json, group_to_json
+from dpjoin.workload import Group, Kronecker, Workload, group_from_json, group_to_json
 
 METHODS = ("auto", "two_table")
 PROFILES = ("tight", "paper")
@@ -77,7 +77,7 @@ class Spec:
         check_choice("release.method", method, METHODS)
         check_choice("release.profile", profile, PROFILES)
         schema = schema_from_dict(data, folder=folder)
-        workload = workload_from_dict(schema, data.get("workload", DEFAULT_WORKLOAD))
+        workload = workload_from_dict(schema, _section(data, "workload") if "workload" in data else DEFAULT_WORKLOAD)
         budget = Budget(epsilon=float(privacy["epsilon"]), delta=float(privacy["delta"]))
         return cls(schema, workload, budget, method, profile, folder)
 
@@ -150,6 +150,8 @@ def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
             raise SpecError(
                 f"workload.marginals ({which!r}) must be a number, or a list of numbers or of attribute lists"
             )
+        if isinstance(which, list):
+            which = [k if type(k) is int else _names(k, "workload.marginals") for k in which]
         workload += Workload.marginals(schema, which)
     for key, build in (("prefixes", Workload.prefixes), ("ranges", Workload.ranges), ("sums", Workload.sums)):
         for item in _list(data, key):
@@ -159,15 +161,27 @@ def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
                     f'workload.{key} must list attributes, or entries like {{ attribute = "x", by = ["y"] }}'
                 )
             _check_keys(what, ("attribute", "by"), f"workload.{key}: ")
-            workload += build(schema, [what["attribute"]], by=tuple(what.get("by", ())))
+            (attribute,) = _names([what["attribute"]], f"workload.{key}")
+            workload += build(schema, [attribute], by=_names(what.get("by", []), f"workload.{key}: by"))
     for i, item in enumerate(_list(data, "products")):
         workload += _products(schema, item, i)
     if "queries" in data:
-        workload += Workload.sql(schema, *_list(data, "queries"))
-    workload += Workload(schema, tuple(group_from_json(schema, g) for g in _list(data, "groups")))
+        for i, statement in enumerate(_list(data, "queries")):
+            try:
+                workload += Workload.sql(schema, statement)
+            except SpecError as error:
+                raise SpecError(f"workload.queries[{i}]: {error}") from None
+    workload += Workload(schema, tuple(_group(schema, item, i) for i, item in enumerate(_list(data, "groups"))))
     if not workload.groups:
         raise SpecError("workload must ask something; marginals = 2 is a good start")
     return workload
+
+
+def _group(schema: Schema, item: Any, number: int) -> Group:
+    try:
+        return group_from_json(schema, item)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise SpecError(f"workload.groups[{number}] must be a group as a release's manifest writes it") from None
 
 
 def workload_to_dict(workload: Workload) -> dict[str, Any]:
@@ -177,20 +191,31 @@ def workload_to_dict(workload: Workload) -> dict[str, Any]:
     return ({"marginals": plain} if plain else {}) | ({"groups": rest} if rest else {})
 
 
-def _products(schema: Schema, item: Mapping[str, Any], number: int) -> Workload:
+def _products(schema: Schema, item: object, number: int) -> Workload:
     """One product query: weights per table and attribute, multiplied."""
+    if not isinstance(item, Mapping):
+        raise SpecError(f"workload.products[{number}] ({item!r}) must be a table with weights")
     _check_keys(item, ("name", "weights"), "workload.products: ")
-    name = item.get("name", f"product {number + 1}")
+    name = str(item.get("name", f"product {number + 1}"))
+    per_table = item.get("weights", {})
     weights: dict[str, tuple[list[str], Any]] = {}
-    for table, per_attribute in item.get("weights", {}).items():
+    shaped = isinstance(per_table, Mapping) and all(isinstance(w, Mapping) for w in per_table.values())
+    if not shaped:
+        raise SpecError(
+            f"workload.products {name!r}: weights ({per_table!r}) must be like "
+            "{ TABLE = { ATTRIBUTE = [numbers] } }"
+        )
+    for table, per_attribute in per_table.items():
         array: Any = np.ones(())
         for attribute, numbers in per_attribute.items():
-            if not isinstance(numbers, list) or len(numbers) != schema.attribute(attribute).size:
+            size = schema.attribute(attribute).size
+            if not isinstance(numbers, list) or len(numbers) != size:
                 raise SpecError(
-                    f"workload.products {name!r}: weights of {attribute!r} must be a list of "
-                    f"{schema.attribute(attribute).size} numbers, one per value"
+                    f"workload.products {name!r}: weights of {attribute!r} must be a list of {size} numbers, "
+                    "one per value"
                 )
-            array = np.multiply.outer(array, np.array(numbers, dtype=np.float64))
+            row = [_number(n, f"workload.products {name!r}: weight of {attribute!r}") for n in numbers]
+            array = np.multiply.outer(array, np.array(row, dtype=np.float64))
         weights[table] = (list(per_attribute), array[None])
     return Workload.products(schema, weights, name=name)
 
@@ -250,7 +275,7 @@ def _table(name: str, body: object, declared: Sequence[str], folder: Path) -> Ta
     if not isinstance(body.get("private", True), bool):
         raise SpecError(f"{where}private ({body['private']!r}) must be true or false")
     if "attributes" in body:
-        attributes = tuple(str(a) for a in body["attributes"])
+        attributes = _names(body["attributes"], f"{where}attributes")
     else:
         attributes = _attributes_by_column(name, body, declared, dict(columns), folder)
     return Table(
@@ -303,6 +328,12 @@ def _list(data: Mapping[str, Any], key: str) -> list[Any]:
     return found
 
 
+def _names(found: object, where: str) -> tuple[str, ...]:
+    if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        raise SpecError(f"{where} ({found!r}) must be a list of attribute names")
+    return tuple(found)
+
+
 def _check_keys(data: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in data:
         if key not in known:
@@ -313,5 +344,5 @@ def _number(value: object, where: str) -> float:
     if isinstance(value, str) and value in ("inf", "-inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise SpecError(f"{where} ({value!r}) must be a number")
+        raise SpecError(f"{where} ({value!r}) must be a number; correct it")
     return value

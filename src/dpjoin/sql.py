@@ -333,6 +333,10 @@ def _constant(node: Node) -> Constant:
         inner = _constant(_arguments(node)[0])
         if not isinstance(inner, str | bool):
             return -inner
+    if node["class"] == "CAST" and node.get("cast_type", {}).get("id") == "BOOLEAN":
+        inner = _constant(node["child"])
+        if inner in ("t", "f"):
+            return inner == "t"
     raise Unsupported("SQL: a column can only be compared with text, a number, true or false; write the constant out")
 
 

@@ -354,9 +354,14 @@ def group_from_json(schema: Schema, data: Mapping[str, Any]) -> Group:
             a: Factor(f) if isinstance(f, str) else Factor("weights", tuple(f["weights"]), Fraction(f["unit"]))
             for a, f in zip(data["scope"], data["factors"], strict=True)
         }
+        for factor in factors.values():
+            if factor.kind not in ("cells", "prefixes", "ranges", "weights"):
+                raise SpecError(f"factor ({factor.kind!r}) must be cells, prefixes, ranges or weights")
         return kronecker(schema, factors, name=data["name"])
     parts = tuple((tuple(p["scope"]), np.array(p["weights"], dtype=np.int64)) for p in data["products"])
     scope = tuple(a for attributes, _ in parts for a in attributes)
+    if len({len(w) for _, w in parts}) != 1 or any(w.shape[1:] != (schema.cells(a),) for a, w in parts):
+        raise SpecError(f"products {data['name']!r}: every part must have one row per query and one column per cell")
     return Products(data["name"], scope, schema.shape(scope), parts, Fraction(data["unit"]))
 
 

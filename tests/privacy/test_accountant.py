@@ -83,9 +83,7 @@ def test_largest_rho_at_the_usual_budget() -> None:
     assert round(float(rho), 5) == 0.02436
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(Fraction(1), Fraction(1, 10**6)), (Fraction(4), Fraction(1, 10**9))]
-)
+@pytest.mark.parametrize(("epsilon", "delta"), [(Fraction(1), Fraction(1, 10**6)), (Fraction(4), Fraction(1, 10**9))])
 def test_conversion_agrees_with_dp_accounting(epsilon: Fraction, delta: Fraction) -> None:
     """Google's accountant, given our rho and fine orders, arrives at our delta and not below."""
     with warnings.catch_warnings():

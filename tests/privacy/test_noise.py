@@ -172,9 +172,7 @@ def test_uniform_indices_are_uniform() -> None:
     assert chi2.sf(((counts - expected) ** 2 / expected).sum(), 6) > ALARM
 
 
-@given(
-    st.integers(min_value=0, max_value=2**63 - 1), st.fractions(min_value=Fraction(1, 50), max_value=10**6)
-)
+@given(st.integers(min_value=0, max_value=2**63 - 1), st.fractions(min_value=Fraction(1, 50), max_value=10**6))
 def test_geometric_refinement_agrees_with_its_definition(word: int, scale: Fraction) -> None:
     """The refined magnitude y has exp(-(y+1)/scale) < U <= exp(-y/scale), within the bits drawn."""
     y = noise._geometric(word, 63, scale)
@@ -275,9 +273,7 @@ def test_choice_is_right_beyond_int64(scores: Sequence[int] | np.ndarray) -> Non
 @pytest.mark.parametrize("rate", [Fraction(0), Fraction(1, 2**400)])
 def test_choice_at_rate_zero_is_uniform(rate: Fraction) -> None:
     """A rate of zero, or one that underflows beside its scores, prefers nobody."""
-    counts = np.bincount(
-        [noise.exponential_choice([0, 5, 2**63], rate=rate) for _ in range(3_000)], minlength=3
-    )
+    counts = np.bincount([noise.exponential_choice([0, 5, 2**63], rate=rate) for _ in range(3_000)], minlength=3)
     assert chi2.sf(((counts - 1_000) ** 2 / 1_000).sum(), 2) > ALARM
 
 
@@ -321,9 +317,7 @@ def test_parameters_outside_their_range_are_refused() -> None:
         noise.exponential_choice([], rate=one)
 
 
-@pytest.mark.parametrize(
-    "scores", [[0.5, 1.5], np.array([1.0, 2.0]), [Decimal(1), 2], np.ones((2, 2), dtype=int)]
-)
+@pytest.mark.parametrize("scores", [[0.5, 1.5], np.array([1.0, 2.0]), [Decimal(1), 2], np.ones((2, 2), dtype=int)])
 def test_scores_that_are_no_integers_are_refused(scores: object) -> None:
     """Float scores have no exact sensitivity, so they are turned away."""
     with pytest.raises(ValueError, match="integers"):
@@ -334,6 +328,4 @@ def test_no_sampler_takes_a_seed() -> None:
     """No public function has a parameter through which randomness could be fixed."""
     for name, function in inspect.getmembers(noise, inspect.isfunction):
         if function.__module__ == noise.__name__:
-            assert not {"seed", "rng", "random_state", "generator"} & set(
-                inspect.signature(function).parameters
-            ), name
+            assert not {"seed", "rng", "random_state", "generator"} & set(inspect.signature(function).parameters), name

@@ -82,9 +82,7 @@ def test_laplace_certificate_is_exact(epsilon: Fraction, delta: Fraction, sensit
     half_width = laplace_half_width(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
     certificate = decimal(laplace_delta(epsilon=epsilon, sensitivity=sensitivity, half_width=half_width))
     law = laplace_law(epsilon, sensitivity, half_width)
-    exact = [
-        hockey_stick(law, shift, epsilon) for size in range(1, sensitivity + 1) for shift in (size, -size)
-    ]
+    exact = [hockey_stick(law, shift, epsilon) for size in range(1, sensitivity + 1) for shift in (size, -size)]
     assert max(exact) <= certificate * (1 + Decimal("1e-40"))
     assert certificate <= max(exact) * (1 + Decimal("1e-6"))
     assert certificate <= decimal(delta)

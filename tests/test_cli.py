@@ -1,0 +1,289 @@
+"""Every verb, as a user runs it: results on stdout, words on stderr, exit codes 0, 1 and 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import dpjoin
+from dpjoin import api
+from shop import SPEC, journal_lines, make_shop, run
+
+VERBS = ("init", "plan", "release", "answer", "synthesize", "evaluate", "demo")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A spec and a release made from it, for the verbs that only read."""
+    folder = tmp_path_factory.mktemp("shop")
+    spec = make_shop(folder)
+    loaded = dpjoin.Spec.from_toml(spec)
+    made = dpjoin.release(loaded.schema, loaded.workload, loaded.sources(), loaded.budget)
+    made.save(folder / "out")
+    return spec, folder / "out"
+
+
+def test_version(capsys):
+    """--version prints the version and nothing else."""
+    assert run(capsys, "--version") == (0, f"dpjoin {dpjoin.__version__}\n", "")
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_help_ends_with_an_example(capsys, verb):
+    """The last line of a verb's help is a command that can be copied, and it fits the screen."""
+    code, out, _ = run(capsys, verb, "--help")
+    assert code == 0
+    lines = out.rstrip().splitlines()
+    assert lines[-2].strip() == "Example:"
+    assert lines[-1].strip().startswith(f"dpjoin {verb}")
+    assert max(map(len, lines)) <= 100
+
+
+def test_help_does_not_load_what_it_does_not_need():
+    """`dpjoin --help` imports neither numpy nor DuckDB, so it is quick."""
+    code = "import sys, dpjoin.cli; print([m for m in ('numpy', 'duckdb', 'pyarrow', 'scipy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_usage_errors_exit_with_2(capsys):
+    """A missing option or an unknown verb is the user's to mend."""
+    assert run(capsys, "release", "x.toml")[0] == 2
+    assert run(capsys, "relese")[0] == 2
+    assert run(capsys, "release", "x.toml", "-o", "out", "--seed", "1")[0] == 2
+
+
+def test_plan_needs_no_files(capsys, tmp_path):
+    """A plan is made from the spec alone."""
+    spec = tmp_path / "shop.toml"
+    spec.write_text(SPEC)
+    code, out, err = run(capsys, "plan", spec)
+    assert code == 0
+    for words in ("visits ⋈ offers on day", "two_table", "72 cells", "sensitivity", "city x kind", "largest degree"):
+        assert words in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert "dpjoin release" in err
+    assert not list(tmp_path.glob("*.ledger.jsonl"))
+
+
+def test_plan_json_with_expectations(capsys, shop):
+    """--json is JSON and only JSON; a degree and a join size give relative errors."""
+    code, out, _ = run(capsys, "plan", shop[0], "--degree", 20, "--join-size", 1000, "--json")
+    plan = json.loads(out)
+    assert code == 0
+    assert [e["degree"] for e in plan["expected"]] == [20]
+    assert plan["expected"][0]["share_of_join"] > 0
+    assert run(capsys, "plan", shop[0], "--degree", 0)[0] == 2
+
+
+def test_release_writes_a_folder_and_a_journal(capsys, tmp_path):
+    """A release prints what was released, saves it, and records begun and finished around it."""
+    spec = make_shop(tmp_path)
+    code, out, err = run(capsys, "release", spec, "-o", tmp_path / "out")
+    assert code == 0
+    for words in ("(1, 1e-06)-differential privacy", "(noisy)", "median ±", "city x kind"):
+        assert words in out
+    assert "dpjoin answer" in err
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["manifest.json", "model.npz", "synthetic.parquet"]
+    begun, finished = journal_lines(spec)
+    assert (begun["what"], finished["what"]) == ("begun", "finished")
+    assert {"time", "epsilon", "delta", "spec", "spec_sha256", "out"} <= set(begun)
+
+    code, out, err = run(capsys, "release", spec, "-o", tmp_path / "again", "--profile", "paper", "--json")
+    assert code == 0
+    assert "already released once" in err
+    assert "epsilon 2, delta 2e-06" in err
+    summary = json.loads(out)
+    assert summary["profile"] == "paper"
+    assert len(summary["groups"]) == 7
+    assert [e["what"] for e in journal_lines(spec)] == ["begun", "finished"] * 2
+
+
+def test_a_release_that_fails_is_recorded_and_tells_nothing(capsys, tmp_path, monkeypatch):
+    """An unexpected error prints its type only, exits 1, leaves no folder, and counts as spent."""
+    spec = make_shop(tmp_path)
+
+    def broken(*_: object) -> None:
+        raise ValueError("Secretville")
+
+    monkeypatch.setattr(api, "two_table_tight", broken)
+    code, out, err = run(capsys, "release", spec, "-o", tmp_path / "out")
+    assert code == 1
+    assert "internal error (ValueError)" in err
+    assert "please report" in err
+    assert "Secretville" not in out + err
+    assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+    assert [e["what"] for e in journal_lines(spec)] == ["begun", "failed"]
+    monkeypatch.setenv("DPJOIN_DEBUG", "1")
+    with pytest.raises(ValueError, match="Secretville"):
+        run(capsys, "release", spec, "-o", tmp_path / "out")
+
+
+def test_a_torn_journal_line_does_not_swallow_the_next(capsys, tmp_path):
+    """After a crash in the middle of a line, the next entry starts on its own line."""
+    from dpjoin.journal import journal_of, recorded, spent
+
+    spec = make_shop(tmp_path)
+    journal_of(spec).write_text('{"what": "beg')
+    with recorded(spec, dpjoin.Budget(epsilon=0.5, delta=1e-6), tmp_path / "out"):
+        assert spent(journal_of(spec)).times == 1
+    assert spent(journal_of(spec)).epsilon == 0.5
+
+
+def test_a_killed_release_counts_as_spent(tmp_path):
+    """The journal is on disk before rows are read; a process killed after that leaves no half-written folder."""
+    from dpjoin.journal import journal_of, spent
+
+    spec = make_shop(tmp_path)
+    command = [sys.executable, "-m", "dpjoin.cli", "release", str(spec), "-o", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while spent(journal_of(spec)).times == 0 and process.poll() is None:
+            time.sleep(0.005)
+        process.kill()
+    assert spent(journal_of(spec)).times == 1
+    assert not (tmp_path / "out").exists() or dpjoin.load(tmp_path / "out").join_size > 0
+
+
+def test_answer_from_the_model_has_error_bars(capsys, shop):
+    """Counts and sums come with error bars; the columns are those of the statement."""
+    statement = "SELECT city, kind, COUNT(*) AS n FROM joined WHERE city <> 'Rome' GROUP BY ALL ORDER BY n DESC"
+    code, out, err = run(capsys, "answer", shop[1], statement)
+    assert (code, err) == (0, "")
+    assert "± 90 %" in out
+    assert "Rome" not in out
+    code, out, _ = run(capsys, "answer", shop[1], statement, "--json")
+    answer = json.loads(out)
+    assert answer["source"] == "model"
+    counts = [row["n"] for row in answer["rows"]]
+    assert len(counts) == 4
+    assert counts == sorted(counts, reverse=True)
+    assert all(row["n ±"] > 0 for row in answer["rows"])
+
+
+def test_answers_equal_the_library(capsys, shop):
+    """The command line shows what `Release.answer` and `Release.error` say, for any order of the columns."""
+    release = dpjoin.load(shop[1])
+    workload = dpjoin.Workload.sql(release.schema, "SELECT COUNT(*) FROM joined GROUP BY city, kind")
+    _, out, _ = run(capsys, "answer", shop[1], "SELECT kind, city, COUNT(*) FROM joined GROUP BY ALL", "--json")
+    rows = {(r["city"], r["kind"]): (r["count"], r["count ±"]) for r in json.loads(out)["rows"]}
+    cells = [(c, k) for c in ("Oslo", "Rome", "other") for k in ("tea", "cake")]
+    expected = zip(release.answer(workload), release.error(workload), strict=True)
+    assert [rows[cell] for cell in cells] == [pytest.approx(pair) for pair in expected]
+
+
+def test_answer_over_the_rows_says_so(capsys, shop):
+    """What is no linear query is answered by DuckDB over the synthetic rows, and stderr says that bars are unknown."""
+    code, out, err = run(capsys, "answer", shop[1], "SELECT AVG(price) AS mean, MAX(city) AS last FROM joined")
+    assert code == 0
+    assert "mean" in out
+    assert "no error bars are known" in err
+    code, out, _ = run(capsys, "answer", shop[1], "SELECT AVG(price) AS mean FROM joined", "--json")
+    assert 1 <= json.loads(out)["rows"][0]["mean"] <= 4
+
+
+def test_answer_without_known_bars_says_so(capsys, shop):
+    """Attributes that were never measured together have answers and no bars."""
+    _, out, err = run(capsys, "answer", shop[1], "SELECT city, kind, price, COUNT(*) FROM joined GROUP BY ALL LIMIT 2")
+    assert "?" in out
+    assert "never measured together" in err
+
+
+def test_answer_reads_stdin(capsys, shop, monkeypatch):
+    """A dash stands for standard input."""
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT COUNT(*) FROM joined"))
+    assert json.loads(run(capsys, "answer", shop[1], "-", "--json")[1])["rows"][0]["count"] > 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("SELECT ctiy, COUNT(*) FROM joined GROUP BY 1", "did you mean 'city'?"),
+        ("SELECT COUNT(*) FROM joined WHERE age < 20", "splits the bin [18, 65)"),
+        ("SELECT nothing(1) FROM joined", "nothing"),
+        ("SELECT * FROM read_csv('/etc/hosts')", "SQL"),
+        ("DROP TABLE joined", "SQL"),
+    ],
+)
+def test_answer_mistakes(capsys, shop, statement, words):
+    """A wrong question is one line and exit code 2."""
+    code, out, err = run(capsys, "answer", shop[1], statement)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_synthesize(capsys, shop, tmp_path, suffix):
+    """Rows are written once, the same for the same seed, and an existing file is kept."""
+    files = [tmp_path / f"{name}.{suffix}" for name in "abc"]
+    for file, seed in zip(files, (7, 7, 8), strict=True):
+        code, out, err = run(capsys, "synthesize", shop[1], "--rows", 50, "--seed", seed, "-o", file)
+        assert (code, out) == (0, "")
+        assert "50 rows" in err
+    read = pyarrow.csv.read_csv if suffix == "csv" else pq.read_table
+    first, same, different = (read(f) for f in files)
+    assert first.num_rows == 50
+    assert first.column_names == ["age", "city", "price", "kind"]
+    assert first.equals(same)
+    assert not first.equals(different)
+    code, _, err = run(capsys, "synthesize", shop[1], "--rows", 50, "-o", files[0])
+    assert code == 2
+    assert "exists already" in err
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_synthesize_refuses_other_formats(capsys, shop, tmp_path):
+    """The extension decides the format, and an unknown one is refused before anything is drawn."""
+    code, _, err = run(capsys, "synthesize", shop[1], "--rows", 5, "-o", tmp_path / "rows.xlsx")
+    assert code == 2
+    assert ".parquet or .csv" in err
+
+
+def test_evaluate_is_marked_private(capsys, shop, tmp_path):
+    """True errors are labelled PRIVATE on the screen, in JSON and in the file, which only the user can read."""
+    code, out, err = run(capsys, "evaluate", *shop)
+    assert code == 0
+    assert "PRIVATE" in err
+    assert "PRIVATE" in out
+    assert "covered" in out
+    code, out, _ = run(capsys, "evaluate", *shop, "--json")
+    assert "PRIVATE" in json.loads(out)
+    file = tmp_path / "errors.json"
+    code, out, err = run(capsys, "evaluate", *shop, "-o", file)
+    assert (code, out) == (0, "")
+    assert "PRIVATE" in json.loads(file.read_text())
+    assert file.stat().st_mode & 0o077 == 0
+    assert run(capsys, "evaluate", *shop, "-o", file)[0] == 2
+
+
+def test_evaluate_refuses_another_spec(capsys, shop, tmp_path):
+    """A release is compared only with tables described as when it was made."""
+    other = make_shop(tmp_path, spec=SPEC.replace("[0, 18, 65, 120]", "[0, 18, 70, 120]"))
+    code, _, err = run(capsys, "evaluate", other, shop[1])
+    assert code == 2
+    assert "another spec" in err
+
+
+def test_a_closed_pipe_is_not_an_error(shop):
+    """`dpjoin answer … | head` ends quietly."""
+    command = f"{sys.executable} -m dpjoin.cli answer {shop[1]} 'SELECT * FROM joined' | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert "Error" not in done.stderr
+
+
+def test_importing_is_quick():
+    """`import dpjoin` loads nothing heavy."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import dpjoin"], check=True)
+    assert time.perf_counter() - start < 5

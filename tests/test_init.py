@@ -1,0 +1,128 @@
+"""The first draft: column names and types, and no value that was not declared public."""
+
+from __future__ import annotations
+
+import sqlite3
+import tomllib
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from shop import offers, run, visits
+
+
+@pytest.fixture
+def tables(tmp_path):
+    secret = visits(50).append_column("name", pa.array([f"Secret {i}" for i in range(50)]))
+    secret = secret.append_column("vip", pa.array([True] * 50)).append_column("born", pa.array([0] * 50, pa.date32()))
+    pq.write_table(secret, tmp_path / "visits.parquet")
+    pyarrow.csv.write_csv(offers(20), tmp_path / "offers.csv")
+    return tmp_path / "visits.parquet", tmp_path / "offers.csv"
+
+
+def test_a_draft_holds_names_and_types_only(capsys, tables, tmp_path):
+    """No value of the tables is in the draft; shared columns are keys; sources are relative to the spec."""
+    spec = tmp_path / "specs" / "draft.toml"
+    code, out, err = run(capsys, "init", *tables, "-o", spec)
+    assert (code, out) == (0, "")
+    assert "dpjoin plan" in err
+    text = spec.read_text()
+    for value in ("Secret ", "Oslo", "Rome", '"tea"', "cake"):
+        assert value not in text
+    draft = tomllib.loads(text)
+    assert draft["tables"]["visits"]["source"] == "../visits.parquet"
+    assert draft["attributes"]["day"] == {"key": True}
+    assert draft["attributes"]["vip"] == {"values": [False, True]}
+    assert draft["attributes"]["age"] == {"bins": ["..."]}
+    assert "born" not in draft["attributes"]
+    assert "# born (date" in text
+
+
+def test_the_draft_does_not_depend_on_the_rows(capsys, tmp_path):
+    """Two files with the same columns and different rows give the same draft."""
+    texts = []
+    for rows in (0, 1, 50):
+        pq.write_table(visits(rows), tmp_path / "visits.parquet")
+        spec = tmp_path / f"draft{rows}.toml"
+        assert run(capsys, "init", tmp_path / "visits.parquet", "-o", spec)[0] == 0
+        texts.append(spec.read_text())
+    assert len(set(texts)) == 1
+
+
+def test_plan_says_in_one_line_what_to_fill_in(capsys, tables, tmp_path):
+    """The draft is valid TOML, and every placeholder is named at once."""
+    spec = tmp_path / "draft.toml"
+    run(capsys, "init", *tables, "-o", spec)
+    code, out, err = run(capsys, "plan", spec)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    for key in ("attributes.age.bins", "attributes.city.values", "attributes.price.values", "fill in"):
+        assert key in err
+
+
+def test_a_filled_draft_can_be_planned_and_released(capsys, tables, tmp_path):
+    """Filling in what the line asks for is enough."""
+    spec = tmp_path / "draft.toml"
+    run(capsys, "init", *tables, "-o", spec, "--public-domain", "visits.city", "--public-domain", "offers.price")
+    text = spec.read_text()
+    assert 'values = ["Oslo", "Rome", "Secretville"]' in text
+    assert "values = [1, 2, 3, 4]" in text
+    assert "Secret 1" not in text
+    kept = [part for part in text.split("\n\n") if not part.startswith(("[attributes.name]", "[attributes.kind]"))]
+    spec.write_text("\n\n".join(kept).replace('bins = ["..."]', "bins = [0, 50, 100]"))
+    assert run(capsys, "plan", spec)[0] == 0
+    assert run(capsys, "release", spec, "-o", tmp_path / "out")[0] == 0
+
+
+def test_public_values_are_limited(capsys, tables, tmp_path):
+    """Only text and whole numbers, at most a thousand, and only columns that exist."""
+    pq.write_table(pa.table({"id": list(range(1001))}), tmp_path / "many.parquet")
+    for item, words in (
+        ("visits.age", "write bins"),
+        ("visits.ages", "did you mean 'age'?"),
+        ("vists.age", "did you mean 'visits'?"),
+        ("many.id", "more than 1000 values"),
+        ("visits", "must be TABLE.COLUMN"),
+    ):
+        code, _, err = run(
+            capsys, "init", *tables, tmp_path / "many.parquet", "-o", tmp_path / "x.toml", "--public-domain", item
+        )
+        assert code == 2
+        assert words in err
+        assert err.count("\n") == 1
+    assert not (tmp_path / "x.toml").exists()
+
+
+def test_an_existing_spec_is_kept(capsys, tables, tmp_path):
+    """init never overwrites."""
+    spec = tmp_path / "draft.toml"
+    spec.write_text("mine")
+    code, _, err = run(capsys, "init", *tables, "-o", spec)
+    assert code == 2
+    assert "exists already" in err
+    assert spec.read_text() == "mine"
+
+
+def test_two_tables_of_one_name_and_missing_files_are_refused(capsys, tables, tmp_path):
+    """Names come from files, so two files of one name collide."""
+    assert "rename one" in run(capsys, "init", tables[0], tables[0], "-o", tmp_path / "x.toml")[2]
+    code, _, err = run(capsys, "init", tmp_path / "none.parquet", "-o", tmp_path / "x.toml")
+    assert code == 2
+    assert "does not exist" in err
+
+
+def test_tables_of_a_database(capsys, tmp_path):
+    """FILE:TABLE names a table inside a database; odd names are quoted."""
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        database.execute('CREATE TABLE "big sales" ("unit price" INTEGER, "what""s" TEXT)')
+        database.execute('INSERT INTO "big sales" VALUES (7, ?)', ["Secret"])
+    database.close()
+    spec = tmp_path / "draft.toml"
+    assert run(capsys, "init", f"{tmp_path / 'shop.db'}:big sales", "-o", spec)[0] == 0
+    draft = tomllib.loads(spec.read_text())
+    assert draft["tables"]["big sales"] == {"source": "shop.db", "table": "big sales", "private": True}
+    assert list(draft["attributes"]) == ["unit price", 'what"s']
+    assert "Secret" not in spec.read_text()
+    assert "shop.db:TABLE" in run(capsys, "init", tmp_path / "shop.db", "-o", tmp_path / "x.toml")[2]

@@ -1,0 +1,103 @@
+"""The spec as a file: what is written is read back, in TOML and in a release's manifest."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import strategies
+from dpjoin.errors import SourceError, SpecError
+from dpjoin.privacy.budget import Budget
+from dpjoin.spec import Spec, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
+from dpjoin.workload import Workload, group_to_json
+from shop import SPEC, make_shop, run
+
+
+def same_workload(first: Workload, second: Workload) -> bool:
+    """Whether two workloads ask the same; marginals may have moved to the front."""
+    described = [sorted(json.dumps(group_to_json(g)) for g in w.groups) for w in (first, second)]
+    return first.schema == second.schema and described[0] == described[1]
+
+
+@settings(max_examples=150, deadline=None)
+@example(158, 1.0, 1e-6)
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 20), st.floats(1e-12, 0.01))
+def test_random_specs_survive_toml_and_json(seed, epsilon, delta):
+    """Schema, workload and budget are the same after a round trip through TOML and through JSON."""
+    rng = np.random.default_rng(seed)
+    schema = strategies.random_schema(rng)
+    workload = strategies.random_workload(rng, schema)
+    if not workload.groups:
+        return
+    spec = Spec(schema, workload, Budget(epsilon=epsilon, delta=delta))
+    again = Spec.from_dict(tomllib.loads(spec.to_toml()))
+    assert again.schema == schema
+    assert again.budget == spec.budget
+    assert same_workload(again.workload, workload)
+    stored = json.loads(json.dumps({"schema": schema_to_dict(schema), "workload": workload_to_dict(workload)}))
+    assert same_workload(workload_from_dict(schema_from_dict(stored["schema"]), stored["workload"]), workload)
+
+
+def test_the_demo_spec_survives_toml():
+    """The exemplary spec, its SQL and its `other` values included."""
+    spec = Spec.from_toml(str(files("dpjoin") / "data" / "demo.toml"))
+    again = Spec.from_dict(tomllib.loads(spec.to_toml()))
+    assert again.schema == spec.schema
+    assert same_workload(again.workload, spec.workload)
+
+
+def test_a_saved_release_holds_the_spec_without_its_sources(tmp_path):
+    """The manifest describes schema and workload, and no path of the custodian's machine."""
+    import dpjoin
+
+    spec = Spec.from_toml(make_shop(tmp_path))
+    made = dpjoin.release(spec.schema, spec.workload, spec.sources(), spec.budget)
+    made.save(tmp_path / "out")
+    again = dpjoin.load(tmp_path / "out")
+    assert again.schema.attributes == spec.schema.attributes
+    assert [group_to_json(g) for g in again.workload.groups] == [group_to_json(g) for g in spec.workload.groups]
+    np.testing.assert_allclose(again.answer(), made.answer())
+    np.testing.assert_allclose(again.error(), made.error())
+    assert "visits.parquet" not in (tmp_path / "out" / "manifest.json").read_text()
+
+
+def test_attributes_may_be_left_out_where_the_file_is_there(tmp_path):
+    """Without a list a table has the declared attributes among its columns, under their column names."""
+    text = SPEC.replace('attributes = ["day", "age", "city"]\n', "")
+    spec = Spec.from_toml(make_shop(tmp_path, spec=text))
+    assert spec.schema.table("visits").attributes == ("day", "age", "city")
+    (tmp_path / "visits.parquet").unlink()
+    with pytest.raises(SourceError, match=r"shop.toml: tables.visits.source: file .* list tables.visits.attributes"):
+        Spec.from_toml(tmp_path / "shop.toml")
+
+
+def test_placeholders_are_refused_wherever_they_stand(tmp_path):
+    """A list with "..." in it is not a domain yet."""
+    text = SPEC.replace('["tea", "cake"]', '["tea", "..."]')
+    with pytest.raises(SpecError, match=r"attributes.kind.values still holds the placeholder"):
+        Spec.from_toml(make_shop(tmp_path, spec=text))
+
+
+def test_groups_of_one_name_are_both_kept(tmp_path):
+    """Adding workloads drops a group only when an equal one is there."""
+    schema = Spec.from_toml(make_shop(tmp_path)).schema
+    first, second = (Workload.products(schema, {"offers": (["kind"], [w])}) for w in ([1, 0], [0, 1]))
+    assert len(first + second) == 2
+    assert len(Workload.marginals(schema, 1) + Workload.marginals(schema, 1)) == len(Workload.marginals(schema, 1))
+
+
+def test_equal_questions_are_asked_once(capsys, tmp_path):
+    """A marginal in SQL is the marginal in `marginals`."""
+    text = SPEC.replace(
+        "SELECT city, SUM(price) FROM joined WHERE age >= 18", "SELECT city, kind, COUNT(*) FROM joined"
+    )
+    text = text.replace("GROUP BY city", "GROUP BY ALL")
+    code, out, _ = run(capsys, "plan", make_shop(tmp_path, spec=text), "--json")
+    assert code == 0
+    assert [g["name"] for g in json.loads(out)["groups"]].count("city x kind") == 1
