@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -82,23 +82,25 @@ def scan_work(files: dict[str, str]) -> None:
             connection.sql(sql).to_arrow_table()
 
 
-def joined_marginal(files: dict[str, str], pair: tuple[str, ...], *, rewrite: bool, limit: float) -> Any:
-    """DuckDB's own GROUP BY over the join for one pair; None when it is stopped at the limit."""
-    a, b = pair
+def joined_marginals(files: dict[str, str], pairs: Sequence[tuple[str, ...]], *, rewrite: bool, limit: float) -> Any:
+    """DuckDB's own GROUP BY over the join for each pair, on one connection; None when one is stopped at the limit."""
     r, s = (f"read_parquet('{files[t]}')" for t in ("r", "s"))
     with duckdb.connect() as connection:
         known = {name for (name,) in connection.sql("SELECT * FROM duckdb_optimizers()").fetchall()}
         if not rewrite and REWRITE in known:
             connection.execute(f"SET disabled_optimizers = '{REWRITE}'")
-        stopper = threading.Timer(limit, connection.interrupt)
-        stopper.start()
-        try:
-            sql = f"SELECT {a}, {b}, count(*) AS n FROM {r} r JOIN {s} s USING (k) GROUP BY {a}, {b}"
-            return connection.execute(sql).fetchall()
-        except duckdb.InterruptException:
-            return None
-        finally:
-            stopper.cancel()
+        found = []
+        for a, b in pairs:
+            stopper = threading.Timer(limit, connection.interrupt)
+            stopper.start()
+            try:
+                sql = f"SELECT {a}, {b}, count(*) AS n FROM {r} r JOIN {s} s USING (k) GROUP BY {a}, {b}"
+                found.append(connection.execute(sql).fetchall())
+            except duckdb.InterruptException:
+                return None
+            finally:
+                stopper.cancel()
+        return found
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -114,16 +116,17 @@ def measure(size: Size) -> dict[str, Any]:
         files = make_files(Path(folder), size)
         join_size, exact = engine_work(files)
         for group, answers in ((groups[i], exact[i]) for i in (0, len(groups) // 2)):
-            _check(group.scope, answers, joined_marginal(files, group.scope, rewrite=True, limit=600))
+            (rows,) = joined_marginals(files, [group.scope], rewrite=True, limit=600)
+            _check(group.scope, answers, rows)
         scans, engines, joins = [], [], []
         for _ in range(size.repetitions):
             scans.append(seconds(lambda: scan_work(files)))
             engines.append(seconds(lambda: engine_work(files)))
-        for _ in range(min(3, size.repetitions)):
-            joins.append(seconds(lambda: [joined_marginal(files, g.scope, rewrite=True, limit=600) for g in groups]))
+            engines.append(seconds(lambda: engine_work(files)))
+            joins.append(seconds(lambda: joined_marginals(files, [g.scope for g in groups], rewrite=True, limit=600)))
         cross = next(g.scope for g in groups if g.scope[0] in LEFT and g.scope[1] in RIGHT)
         finished: list[Any] = []
-        plain = seconds(lambda: finished.append(joined_marginal(files, cross, rewrite=False, limit=LIMIT_SECONDS)))
+        plain = seconds(lambda: finished.append(joined_marginals(files, [cross], rewrite=False, limit=LIMIT_SECONDS)))
         memory = json.loads(
             subprocess.run(
                 [sys.executable, __file__, "--engine-only", json.dumps(files)],

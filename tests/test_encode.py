@@ -140,7 +140,7 @@ def test_wide_integers_do_not_raise(kind: str) -> None:
     edges = [2**127 - 1, 0, 1, 2**53 + 1] + ([2**128 - 1] if kind == "UHUGEINT" else [-(2**127)])
     connection = connect()
     values = ", ".join(f"('{v}'::{kind})" for v in edges)
-    connection.execute(f"CREATE TABLE t AS SELECT * FROM (VALUES {values}) v(x)")
+    connection.execute(f"CREATE TEMP TABLE t AS SELECT * FROM (VALUES {values}) v(x)")
     for attribute in NUMERIC:
         found = connection.execute(f"SELECT {code(attribute, Column('x', kind))} FROM t").fetchall()
         assert [c for (c,) in found] == [attribute.code(v) for v in edges]

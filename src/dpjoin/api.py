@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import combinations
 from typing import Any
 
@@ -70,7 +70,7 @@ def release(
 
 def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:
     """Refuse sources that cannot be opened or do not fit the schema. Looks at column names and types, at no row."""
-    from dpjoin.engine.sources import check_columns, connect, open_source, same_source
+    from dpjoin.engine.sources import check_columns, connected, open_source, same_source
 
     for first, second in combinations(schema.private_tables, 2):
         if same_source(tables[first], tables[second]):
@@ -78,7 +78,7 @@ def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:
                 f"tables {first!r} and {second!r} have the same source, so one row would change both; "
                 "split the rows into two disjoint tables"
             )
-    with closing(connect()) as connection:
+    with connected() as connection:
         opened = {
             t.name: open_source(connection, t.name, tables[t.name], table=t.source_table, columns=())
             for t in schema.tables

@@ -6,12 +6,11 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpjoin.engine.encode import identifier
-from dpjoin.engine.sources import DATABASE_FILES, column_names, connect, open_source
+from dpjoin.engine.sources import DATABASE_FILES, column_names, connected, open_source
 from dpjoin.errors import SourceError, SpecError, suggest
 from dpjoin.schema import Value
 from dpjoin.spec import PLACEHOLDER
@@ -185,7 +184,7 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
     kind = dict(source.columns)[column]
     if kind not in {"text", "VARCHAR", "BOOLEAN"} | _INTEGERS and not kind.startswith("ENUM"):
         raise SpecError(f"--public-domain {item}: type {kind} is not text or whole numbers; write bins in the spec")
-    with closing(connect()) as connection:
+    with connected() as connection:
         opened = open_source(connection, source.name, source.path, table=source.table, columns=[column])
         name = identifier(column)
         rows = connection.execute(

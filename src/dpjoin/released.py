@@ -239,6 +239,7 @@ def _assembled(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> Release
         members=members,
         floor=float(state["floor"][0]),
         known=tuple(frozenset(s) for s in described["known"]),
+        deviations=tuple(map(float, state["deviations"])),
     )
     asked = manifest["guarantee"]
     return Release(

@@ -292,9 +292,8 @@ def _attributes_by_column(
     name: str, body: Mapping[str, Any], declared: Sequence[str], columns: dict[str, str], folder: Path
 ) -> tuple[str, ...]:
     """Where a table lists no attributes: those declared ones that are among its column names."""
-    from contextlib import closing
 
-    from dpjoin.engine.sources import connect, open_source
+    from dpjoin.engine.sources import connected, open_source
 
     if "source" not in body:
         raise SpecError(f"tables.{name} must have source or attributes; list its attributes")
@@ -304,7 +303,7 @@ def _attributes_by_column(
             f"tables.{name}.source: file {str(path)!r} does not exist; correct it, "
             f"or list tables.{name}.attributes to plan without the file"
         )
-    with closing(connect()) as connection:
+    with connected() as connection:
         opened = open_source(connection, name, path, table=body.get("table"), columns=())
     present = {column.name for column in opened.columns}
     return tuple(a for a in declared if columns.get(a, a) in present)

@@ -22,8 +22,9 @@ from dpjoin.workload import Group
 
 SINGLES_SHARE = Fraction(10, 100)
 """Of the marginals' rho, for the one-way marginals of attributes in wider ones."""
-PILOT_SHARE = Fraction(30, 100)
-"""Of the marginals' rho, for measuring every wider marginal once."""
+PILOT_SHARE = Fraction(50, 100)
+"""Of the marginals' rho, for measuring every wider marginal once. The mean error is flat from 0.1 to 0.6; the
+largest error is smaller when more is measured evenly."""
 PIECES = 60
 """Into how many pieces the rest is cut. More pieces follow the gain more closely; 60 is past what matters."""
 

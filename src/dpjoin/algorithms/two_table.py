@@ -120,6 +120,7 @@ def _tight_after_bound(
         members=members,
         floor=floor,
         known=known,
+        deviations=tuple(float(fitted.evidence.precision[w.start] ** -0.5) for w in terms.slices),
     )
     return Outcome(model, bound.value, noisy_total, strategy)
 

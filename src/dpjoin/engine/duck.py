@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import contract, encode
 from dpjoin.engine.contract import Block, Exact, Rows
-from dpjoin.engine.sources import OpenedTable, check_columns, connect, open_source, same_source, unreadable
+from dpjoin.engine.sources import OpenedTable, check_columns, connect, disconnect, open_source, same_source, unreadable
 from dpjoin.errors import SourceError, SpecError, suggest
 from dpjoin.schema import Schema, Table
 from dpjoin.workload import Group, IntArray, Products
@@ -57,14 +55,13 @@ class DuckEngine:
         self._schema = schema
         self._touched = _touched(schema, attributes)
         sources = _sources(schema, tables)
-        # DuckDB spills to disk when memory is short: to a folder that only this user can read.
-        spill = tempfile.mkdtemp(prefix="dpjoin-")
-        self._connection = connect(spill)
-        self._close = weakref.finalize(self, _discard, self._connection, spill)
+        # One connection per table, so that tables can be read side by side.
+        self._connections = {t.name: connect() for t in schema.tables}
+        self._close = weakref.finalize(self, _discard, list(self._connections.values()))
         try:
             self._opened = {
                 t.name: open_source(
-                    self._connection,
+                    self._connections[t.name],
                     t.name,
                     sources[t.name],
                     table=t.source_table,
@@ -125,7 +122,13 @@ class DuckEngine:
     def _exact_sides(self) -> tuple[_Side, ...]:
         """Read every table; the connection is closed afterwards, nothing else needs it."""
         joins = self._schema.join_attributes
-        tables = [self._exact_table(t, joins) for t in self._schema.tables]
+        if len(self._schema.tables) == 2:
+            first, second = self._schema.tables
+            tables = list(
+                contract.at_once(lambda: self._exact_table(first, joins), lambda: self._exact_table(second, joins))
+            )
+        else:
+            tables = [self._exact_table(t, joins) for t in self._schema.tables]
         self._close()
         exact_keys, keys = number_keys([[t.column(f"k{i}") for i in range(len(joins))] for t in tables])
         sides = []
@@ -150,12 +153,13 @@ class DuckEngine:
 
     def _exact_table(self, table: Table, joins: Sequence[str]) -> Any:
         opened = self._opened[table.name]
+        connection = self._connections[table.name]
         with unreadable(table.name, opened.origin, "complete"):
             exact_rows = None
             if opened.countable:
-                ((exact_rows,),) = self._connection.execute(f"SELECT count(*) FROM {opened.view}").fetchall()
+                ((exact_rows,),) = connection.execute(f"SELECT count(*) FROM {opened.view}").fetchall()
             grouped = exact_rows is None or exact_rows > UNGROUPED_ROWS
-            data = self._connection.sql(self._sql(table, joins, grouped=grouped)).to_arrow_table()
+            data = connection.sql(self._sql(table, joins, grouped=grouped)).to_arrow_table()
             # A code that is NULL marks a row that the public rule drops.
             return data.drop_null() if any(c.null_count for c in data.columns) else data
 
@@ -214,7 +218,9 @@ class DuckEngine:
         """The cell of the scope that each row of a side lies in."""
         if len(scope) == 1:
             return self._exact_codes(side, scope[0])
-        index = np.zeros(len(self._exact_sides[side].rows), dtype=np.int64)
+        # A narrow type is quicker to compute with; every cell number fits into it.
+        cells = self._schema.cells(scope)
+        index = np.zeros(len(self._exact_sides[side].rows), dtype=np.min_scalar_type(cells) if cells < 2**31 else "i8")
         for i, name in enumerate(scope):
             if i:
                 index *= self._schema.attribute(name).size
@@ -233,11 +239,12 @@ class DuckEngine:
                 across.append((left, right))
             else:
                 within[1 if right else 0].append(scope)
-        found: dict[Scope, Exact] = {}
-        for side, wanted in enumerate(within):
-            if wanted:
-                found |= self._exact_within(side, wanted)
-        return found | self._exact_across(across)
+        _ = self._exact_size  # read the tables before two threads ask for them
+        first, second = contract.at_once(
+            lambda: self._exact_within(0, within[0]) if within[0] else {},
+            lambda: self._exact_within(1, within[1]) if within[1] else {},
+        )
+        return first | second | self._exact_across(across)
 
     def _exact_within(self, side: int, scopes: list[Scope]) -> dict[Scope, Exact]:
         """Marginals over attributes of one table: rows weighted by their key's degree in the other."""
@@ -336,9 +343,9 @@ class DuckEngine:
         )
 
 
-def _discard(connection: Any, folder: str) -> None:
-    connection.close()
-    shutil.rmtree(folder, ignore_errors=True)
+def _discard(connections: Sequence[Any]) -> None:
+    for connection in connections:
+        disconnect(connection)
 
 
 def _touched(schema: Schema, attributes: Iterable[str]) -> Scope:

@@ -8,15 +8,20 @@ underlying reader says, because that may quote private rows.
 
 from __future__ import annotations
 
+import atexit
 import csv
 import gzip
 import itertools
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import duckdb
@@ -58,18 +63,53 @@ class OpenedTable:
         )
 
 
-def connect(temp_directory: str | None = None) -> Any:
-    """A DuckDB connection in this process that fetches nothing from elsewhere and keeps nothing."""
-    config: dict[str, Any] = {
+@cache
+def _database() -> Any:
+    """The one DuckDB of this process (starting one takes as long as reading a million rows).
+
+    It fetches nothing from elsewhere. When memory is short it spills to a folder that only this user can read.
+    """
+    spill = tempfile.mkdtemp(prefix="dpjoin-")
+    atexit.register(shutil.rmtree, spill, ignore_errors=True)
+    config = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "python_enable_replacements": False,
+        "temp_directory": spill,
     }
-    if temp_directory is not None:
-        config["temp_directory"] = temp_directory
-    connection = duckdb.connect(":memory:", config=config)
+    return duckdb.connect(":memory:", config=config)
+
+
+_lock = Lock()
+_attached: dict[int, list[str]] = {}
+"""Which database files each open connection has attached."""
+
+
+def connect() -> Any:
+    """A connection of its own: what it opens, no other sees. End it with `disconnect`."""
+    connection = _database().cursor()
     connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+def disconnect(connection: Any) -> None:
+    """Close a connection, and let go of database files that no other one uses."""
+    connection.close()
+    with _lock:
+        mine = _attached.pop(id(connection), [])
+        others = {alias for aliases in _attached.values() for alias in aliases}
+        for alias in set(mine) - others:
+            _database().execute(f"DETACH DATABASE IF EXISTS {alias}")
+
+
+@contextmanager
+def connected() -> Iterator[Any]:
+    """A connection for as long as the block lasts."""
+    connection = connect()
+    try:
+        yield connection
+    finally:
+        disconnect(connection)
 
 
 def open_source(
@@ -93,7 +133,7 @@ def open_source(
             return _open_csv(connection, name, view, path)
         if extension == ".parquet":
             with unreadable(name, origin, "Parquet"):
-                connection.execute(f"CREATE VIEW {view} AS SELECT * FROM read_parquet({_glob(path)})")
+                connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM read_parquet({_glob(path)})")
                 return _described(connection, name, view, origin)
         if extension in ARROW_FILES:
             with unreadable(name, origin, "Arrow"):
@@ -113,7 +153,7 @@ def column_names(source: object, table: str | None = None) -> list[tuple[str, st
     """Names and types of a source's columns, and nothing of its rows; untyped columns are 'text'."""
     source, table = _split(source, table)
     name = _name_of(source, table)
-    with closing(connect()) as connection:
+    with connected() as connection:
         opened = open_source(connection, name, source, table=table, columns=())
         return [(c.name, "text" if c.untyped else c.type) for c in opened.columns]
 
@@ -261,7 +301,7 @@ def _open_csv(connection: Any, name: str, view: str, path: Path) -> OpenedTable:
     # The parallel reader raises on quoted line breaks when rows may be short, so it is off.
     with unreadable(name, origin, "CSV"):
         connection.execute(
-            f"CREATE VIEW {view} AS SELECT * FROM read_csv({_glob(path)}, columns = {{{columns}}}, "
+            f"CREATE TEMP VIEW {view} AS SELECT * FROM read_csv({_glob(path)}, columns = {{{columns}}}, "
             f"auto_detect = false, header = true, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
             f"nullstr = '', all_varchar = true, ignore_errors = true, null_padding = true, "
             f"strict_mode = false, parallel = false, max_line_size = {_LONGEST_LINE})"
@@ -288,18 +328,22 @@ def _open_database(
     if start.startswith(b"SQLite format 3"):
         return _open_sqlite(connection, name, view, path, table, columns)
     origin = f"database {str(path)!r}"
-    alias = identifier(f"database {name}")
+    catalog = f"file {path.resolve()}"
+    alias = identifier(catalog)
     with unreadable(name, origin, "DuckDB or SQLite"):
-        connection.execute(f"ATTACH {literal(str(path))} AS {alias} (READ_ONLY)")
+        # Several tables may lie in one file, which can be attached once only.
+        with _lock:
+            connection.execute(f"ATTACH IF NOT EXISTS {literal(str(path))} AS {alias} (READ_ONLY)")
+            _attached.setdefault(id(connection), []).append(alias)
         found = connection.execute(
             "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_catalog = ?",
-            [f"database {name}"],
+            [catalog],
         ).fetchall()
     known = {t if s == "main" else f"{s}.{t}": (s, t, kind) for s, t, kind in found}
     schema_name, table_name, kind = known[_table_of(name, origin, table, list(known))]
     with unreadable(name, origin, "DuckDB"):
         inner = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
-        connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {inner}")
+        connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {inner}")
         return _described(connection, name, view, origin, countable=kind == "BASE TABLE")
 
 
