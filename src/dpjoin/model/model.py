@@ -80,7 +80,8 @@ class Model:
         bars = STRETCH * quantile * _pooled(width, np.abs(self.answer(group))) + floor
         if isinstance(group, Kronecker) and group.is_marginal:
             # A small cell that the noise cannot tell from an empty one may be empty.
-            bars = np.maximum(bars, np.minimum(np.abs(self.answer(group)), quantile * self._noise(group)))
+            size = np.abs(self.answer(group))
+            bars = np.where(size < quantile * self._noise(group), np.maximum(bars, size), bars)
         return bars
 
     def _noise(self, group: Kronecker) -> float:

@@ -1,0 +1,251 @@
+"""A release from Python: every kind of input and workload, saved, loaded, asked and sampled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from dpjoin.released import MAX_SYNTHETIC_ROWS, SCALED_ROWS
+
+BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
+
+
+def make_tables(rows: int = 20_000, keys: int = 2_000, seed: int = 0) -> dict[str, pa.Table]:
+    """Two tables whose attributes depend on each other through the key."""
+    rng = np.random.default_rng(seed)
+    k, m = rng.integers(0, keys, rows), rng.integers(0, keys, rows)
+    a = (k % 4 + (rng.random(rows) < 0.3)) % 4
+    b = np.where(rng.random(rows) < 0.7, np.array(["x", "y", "z"])[a % 3], "x")
+    c = 10.0 * (m % 4) + rng.normal(0, 4, rows)
+    d = (m % 2 == 0) ^ (rng.random(rows) < 0.2)
+    return {"r": pa.table({"k": k, "a": a, "b": b}), "s": pa.table({"k": m, "c": c, "d": d})}
+
+
+def make_schema(**changes: Any) -> dj.Schema:
+    return dj.Schema(
+        (
+            dj.Table(name="r", attributes=("k", "a", "b")),
+            dj.Table(name="s", attributes=("k", "c", "d"), **changes),
+        ),
+        (
+            dj.Attribute(name="k", key=True),
+            dj.Attribute(name="a", range=(0, 3)),
+            dj.Attribute(name="b", values=("x", "y"), other=True),
+            dj.Attribute(name="c", bins=(0, 10, 20, 30, 40), other=True),
+            dj.Attribute(name="d", values=(False, True)),
+        ),
+    )
+
+
+TABLES = make_tables()
+SCHEMA = make_schema()
+WORKLOAD = (
+    dj.Workload.marginals(SCHEMA, [1, 2])
+    + dj.Workload.prefixes(SCHEMA, ["c"], by=["b"])
+    + dj.Workload.ranges(SCHEMA, ["a"])
+    + dj.Workload.sums(SCHEMA, ["c"], by=["d"])
+)
+
+
+@pytest.fixture(scope="module")
+def released() -> dj.Release:
+    return dj.release(SCHEMA, WORKLOAD, TABLES, BUDGET)
+
+
+def test_answers_are_useful(released: dj.Release) -> None:
+    """At (1, 1e-6) the answers are far from uniform, close to the truth, and within their bars."""
+    found = dj.evaluate(released, TABLES)
+    assert found.mean_total_variation is not None
+    assert found.mean_total_variation < 0.04
+    assert found.covered > 0.75
+    uniform = [1 / len(g) for g in WORKLOAD.groups[:4]]
+    shares = released.answer(dj.Workload(SCHEMA, WORKLOAD.groups[:4])) / released.join_size
+    assert np.abs(shares - np.repeat(uniform, [len(g) for g in WORKLOAD.groups[:4]])).max() > 0.1
+
+
+def test_save_and_load_give_the_same_release(released: dj.Release, tmp_path: Path) -> None:
+    """Answers, bars, samples and the ledger survive; the folder is complete and refuses to be overwritten."""
+    folder = released.save(tmp_path / "out")
+    again = dj.load(folder)
+    assert np.allclose(again.answer(), released.answer())
+    assert np.allclose(again.error(), released.error())
+    assert again.sample(50, seed=3).equals(released.sample(50, seed=3))
+    assert again.manifest() == released.manifest()
+    assert sorted(p.name for p in folder.iterdir()) == ["manifest.json", "model.npz", "synthetic.parquet"]
+    with pytest.raises(dj.ReleaseError, match="exists already"):
+        released.save(folder)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_the_manifest_states_guarantee_and_assumptions(released: dj.Release) -> None:
+    """What is promised, to whom, under which assumptions, and what was spent on what."""
+    manifest = json.loads(json.dumps(released.manifest()))
+    assert manifest["guarantee"]["epsilon"] == 1.0
+    assert "one row" in manifest["guarantee"]["neighbours"]
+    assert manifest["assumptions"]
+    purposes = [e["purpose"] for e in manifest["ledger"]["events"]]
+    assert purposes[:2] == ["sensitivity bound", "join size"]
+    assert manifest["schema"]["tables"].keys() == {"r", "s"}
+
+
+def test_a_release_cannot_be_changed(released: dj.Release) -> None:
+    """It is frozen."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        released.budget = BUDGET  # type: ignore[misc]
+
+
+def test_synthetic_rows_open_everywhere_and_add_up(released: dj.Release, tmp_path: Path) -> None:
+    """pandas, Polars and DuckDB read the Parquet file; its marginals are the model's, rounded."""
+    file = released.save(tmp_path / "out") / "synthetic.parquet"
+    frame = pd.read_parquet(file)
+    assert len(frame) == len(pl.read_parquet(file)) == released.join_size
+    counts = duckdb.sql(f"SELECT d, count(*) FROM '{file}' GROUP BY d ORDER BY d").fetchall()
+    model = released.answer(dj.Workload.marginals(SCHEMA, [("d",)]))
+    assert np.allclose([n for _, n in counts], model, atol=100)
+    assert set(frame["b"].unique()) <= {"x", "y", "other"}
+    assert frame["a"].between(0, 3).all()
+
+
+def test_sql_and_samples(released: dj.Release) -> None:
+    """SQL sees the table `joined`; a seed fixes a sample; nothing else can be reached."""
+    total = released.sql("SELECT count(*) AS n FROM joined").to_pylist()
+    assert total == [{"n": released.join_size}]
+    assert released.sample(100, seed=1).equals(released.sample(100, seed=1))
+    assert not released.sample(100, seed=1).equals(released.sample(100, seed=2))
+    assert released.sample(0, seed=1).num_rows == 0
+    with pytest.raises(dj.ReleaseError, match="SQL"):
+        released.sql("SELECT nonsense FROM joined")
+    with pytest.raises(dj.ReleaseError, match="SQL"):
+        released.sql("SELECT * FROM read_csv('/etc/hostname')")
+
+
+def test_bars_are_unknown_where_nothing_was_measured() -> None:
+    """A pair that the workload never asked about together has no bar, and an attribute outside has no answer."""
+    release = dj.release(SCHEMA, dj.Workload.marginals(SCHEMA, [("a", "b"), ("c",)]), TABLES, BUDGET)
+    assert np.isnan(release.error(dj.Workload.marginals(SCHEMA, [("a", "c")]))).all()
+    assert np.isfinite(release.error(dj.Workload.marginals(SCHEMA, [("a",)]))).all()
+    with pytest.raises(dj.ReleaseError, match="'d' is not in this release"):
+        release.answer(dj.Workload.marginals(SCHEMA, [("d",)]))
+
+
+def test_a_public_table_costs_no_sensitivity_stage() -> None:
+    """One private table beside a public one: the bound is the public table's largest degree, exactly."""
+    schema = make_schema(private=False)
+    release = dj.release(schema, dj.Workload.marginals(schema, 2), TABLES, BUDGET)
+    degree = int(np.bincount(TABLES["s"]["k"].to_numpy()).max())
+    assert release.facts["sensitivity_bound"] <= degree  # rows out of domain do not count
+    assert release.ledger.events[0].purpose == "join size"
+
+
+def test_one_table() -> None:
+    """A single table has sensitivity one, and pandas and Polars frames are as good as Arrow."""
+    schema = dj.Schema(
+        (dj.Table(name="r", attributes=("a", "b")),),
+        (dj.Attribute(name="a", range=(0, 3)), dj.Attribute(name="b", values=("x", "y", "z"))),
+    )
+    workload = dj.Workload.marginals(schema, 2)
+    for frame in (TABLES["r"], TABLES["r"].to_pandas(), pl.from_arrow(TABLES["r"])):
+        release = dj.release(schema, workload, {"r": frame}, BUDGET)
+        assert release.facts["sensitivity_bound"] == 1
+        assert dj.evaluate(release, {"r": frame}).max_error < 200
+
+
+@pytest.mark.parametrize("profile", ["tight", "paper"])
+def test_product_queries(profile: str) -> None:
+    """General product queries are answered in both profiles, much better than uniform in the tight one."""
+    rng = np.random.default_rng(5)
+    weights = {
+        "r": (("a", "b"), rng.uniform(-1, 1, (60, 4, 3))),
+        "s": (("c", "d"), rng.uniform(0, 1, (60, 5, 2))),
+    }
+    workload = dj.Workload.products(SCHEMA, weights)
+    release = dj.release(SCHEMA, workload, TABLES, BUDGET, profile=profile)
+    found = dj.evaluate(release, TABLES)
+    assert found.covered > 0.75
+    if profile == "tight":
+        assert found.max_error < 0.05 * release.join_size
+
+
+@pytest.mark.parametrize("strategy", ["measure all", "rounds"])
+def test_product_strategies(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring all queries and adaptive rounds both work, alone and beside marginals, and spend everything."""
+    from dpjoin.algorithms.rounds import Prospect
+
+    monkeypatch.setattr(Prospect, "best", strategy)
+    rng = np.random.default_rng(6)
+    weights = {"r": (("a",), rng.integers(0, 2, (12, 4))), "s": (("d",), rng.integers(0, 2, (12, 2)))}
+    for extra in (dj.Workload(SCHEMA, ()), dj.Workload.marginals(SCHEMA, [("b", "c")])):
+        workload = dj.Workload.products(SCHEMA, weights) + extra
+        release = dj.release(SCHEMA, workload, TABLES, BUDGET)
+        assert strategy.split()[-1] in release.facts["strategy"] or "once" in release.facts["strategy"]
+        assert dj.evaluate(release, TABLES).max_error < 0.15 * release.join_size
+
+
+@pytest.mark.parametrize("profile", ["tight", "paper"])
+def test_only_the_join_size(profile: str) -> None:
+    """A workload of the count alone spends everything on it."""
+    from dpjoin.workload import kronecker
+
+    workload = dj.Workload(SCHEMA, (kronecker(SCHEMA, {}),))
+    release = dj.release(SCHEMA, workload, TABLES, BUDGET, profile=profile)
+    assert release.answer() == pytest.approx([release.join_size])
+    assert release.synthetic.num_rows == release.join_size
+
+
+@pytest.mark.parametrize("profile", ["tight", "paper"])
+def test_empty_tables_are_released_like_any_other(profile: str, tmp_path: Path) -> None:
+    """Nothing raises and nothing is skipped; the release says about zero."""
+    empty = {name: table.slice(0, 0) for name, table in TABLES.items()}
+    release = dj.release(SCHEMA, WORKLOAD, empty, BUDGET, profile=profile)
+    assert release.join_size >= 1
+    assert dj.load(release.save(tmp_path / "out")).join_size == release.join_size
+
+
+def test_a_huge_join_is_scaled_down_and_says_so(released: dj.Release) -> None:
+    """Above the limit the synthetic rows are a sample, and each stands for several join results."""
+    facts = dict(released.facts) | {"join_size": 10 * MAX_SYNTHETIC_ROWS}
+    huge = dataclasses.replace(released, facts=facts)
+    assert huge.synthetic.num_rows == SCALED_ROWS
+    assert huge.rows_stand_for == 10 * MAX_SYNTHETIC_ROWS / SCALED_ROWS
+    assert huge.manifest()["rows"]["each_stands_for"] == huge.rows_stand_for
+
+
+def test_wrong_calls_are_refused() -> None:
+    """One line each: unknown or missing table, unknown method or profile, a foreign workload, three tables."""
+    workload = dj.Workload.marginals(SCHEMA, 2)
+    with pytest.raises(dj.SpecError, match="'q' is not in the schema"):
+        dj.release(SCHEMA, workload, {**TABLES, "q": TABLES["r"]}, BUDGET)
+    with pytest.raises(dj.SpecError, match="'s' is missing"):
+        dj.release(SCHEMA, workload, {"r": TABLES["r"]}, BUDGET)
+    with pytest.raises(dj.SpecError, match="profile"):
+        dj.release(SCHEMA, workload, TABLES, BUDGET, profile="tigth")
+    with pytest.raises(dj.SpecError, match="method"):
+        dj.release(SCHEMA, workload, TABLES, BUDGET, method="magic")
+    other = make_schema(private=False)
+    with pytest.raises(dj.SpecError, match="the schema it is released with"):
+        dj.release(SCHEMA, dj.Workload.marginals(other, 2), TABLES, BUDGET)
+    with pytest.raises(dj.SpecError, match="disjoint"):
+        dj.release(SCHEMA, workload, {"r": TABLES["r"], "s": TABLES["r"]}, BUDGET)
+    three = dj.Schema((*SCHEMA.tables, dj.Table(name="t", attributes=("k",))), SCHEMA.attributes)
+    with pytest.raises(dj.SpecError, match="one or two tables"):
+        dj.release(three, dj.Workload.marginals(three, 2), {**TABLES, "t": TABLES["r"]}, BUDGET)
+
+
+def test_loading_what_is_no_release_is_refused(tmp_path: Path) -> None:
+    """A missing or damaged folder gives one line."""
+    with pytest.raises(dj.ReleaseError, match="not a release folder"):
+        dj.load(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    (tmp_path / "model.npz").write_text("")
+    with pytest.raises(dj.ReleaseError, match="cannot be read"):
+        dj.load(tmp_path)
