@@ -133,7 +133,7 @@ def _bold(value: float, best: float) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--query", nargs="+", default=list(TWO_TABLE), help="only these")
     parser.add_argument("--no-write", action="store_true", help="print, and leave the results folder alone")
     options = parser.parse_args(arguments)
