@@ -177,7 +177,7 @@ def test_database_tables(kind: str, tmp_path: Path, connection: Any) -> None:
     """A database needs the name of one of its tables."""
     path = write(kind, tmp_path)
     text = message(lambda: open_source(connection, "t", path))
-    assert "name one in tables.t.source_table (it has: people)" in text
+    assert "name one in tables.t.table (it has: people)" in text
     text = message(lambda: open_source(connection, "u", path, table="peopel"))
     assert "has no table 'peopel'; did you mean 'people'?" in text
 

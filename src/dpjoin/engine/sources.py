@@ -376,7 +376,7 @@ def _open_sqlite(
 def _table_of(name: str, origin: str, table: str | None, known: Sequence[str]) -> str:
     if table is None:
         raise SourceError(
-            f"table {name!r}: {origin} holds several tables; name one in tables.{name}.source_table "
+            f"table {name!r}: {origin} holds several tables; name one in tables.{name}.table "
             f"(it has: {', '.join(sorted(known)) or 'none'})"
         )
     if table not in known:
