@@ -9,14 +9,14 @@ clamped so that the update stays below one, and the average is of F_0 … F_{k-1
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from dpjoin.algorithms.progress import Progress
 from dpjoin.model.model import Model
-from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.privacy.budget import Approximate, Pure
 from dpjoin.privacy.curator import Bound, Curator, Numbers
 from dpjoin.privacy.sensitivity import weight_ranges
@@ -53,6 +53,7 @@ def pmw(
     curator.prepare(list(groups))
     curator.reserve_rounds(2 * count, each, half)
 
+    answers_of = _answering(domain, groups)
     table: FloatArray = np.full((domain.rows, domain.columns), total / domain.cells)
     average = np.zeros_like(table)
     misses = []
@@ -60,7 +61,7 @@ def pmw(
         if done % 10 == 0:
             progress("rounds", done, count)
         average += table
-        model = [_whole_answers(domain, table, group) for group in groups]
+        model = answers_of(table)
         g, i = curator.worst_query(groups, model, bound, each)
         group = groups[g]
         found = curator.measure_query(group, i, bound, each)
@@ -83,12 +84,30 @@ def _round_down(epsilon: float) -> Fraction:
     return Fraction(int(epsilon * scale * (1 - 1e-12)), scale)
 
 
-def _whole_answers(domain: Domain, table: FloatArray, group: Group) -> Numbers:
-    """The model's answers rounded to the group's grid: public whole numbers."""
-    answers = np.rint(np.asarray(group.apply(domain.marginal(table, group.scope)), dtype=np.float64))
-    if not len(answers) or float(np.abs(answers).max()) < 2**60:
-        return answers.astype(np.int64)
-    return np.array([int(v) for v in answers], dtype=object)
+def _answering(domain: Domain, groups: Sequence[Group]) -> Callable[[FloatArray], list[Numbers]]:
+    """A function from a table to every group's answers; all marginals come out of one pass over the table."""
+    scopes = tuple(dict.fromkeys(g.scope for g in groups if isinstance(g, Kronecker) and g.scope))
+    terms = Terms(domain, scopes)
+    slices = dict(zip(scopes, terms.slices, strict=True))
+
+    def answers(table: FloatArray) -> list[Numbers]:
+        flat = terms.answers(table)
+        found = []
+        for group in groups:
+            where = slices.get(group.scope) if isinstance(group, Kronecker) else None
+            marginal = flat[where] if where is not None else domain.marginal(table, group.scope)
+            found.append(_whole(group.apply(marginal)))
+        return found
+
+    return answers
+
+
+def _whole(answers: FloatArray) -> Numbers:
+    """Answers rounded to the group's grid: public whole numbers."""
+    rounded = np.rint(np.asarray(answers, dtype=np.float64))
+    if not len(rounded) or float(np.abs(rounded).max()) < 2**60:
+        return rounded.astype(np.int64)
+    return np.array([int(v) for v in rounded], dtype=object)
 
 
 def _query_weights(domain: Domain, group: Group, index: int) -> FloatArray:

@@ -49,7 +49,8 @@ def two_table_paper(curator: Curator, workload: Workload, budget: Budget, progre
     progress("sensitivity", 1, 1)
     groups = list(workload.groups)
     domain = Domain.split(_sizes(workload))
-    model, noisy_total, count = pmw(curator, groups, domain, bound, whole, progress)
+    with one_blas_thread():
+        model, noisy_total, count = pmw(curator, groups, domain, bound, whole, progress)
     return Outcome(model, bound.value, noisy_total, f"multiplicative weights, {count} rounds")
 
 

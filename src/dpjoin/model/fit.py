@@ -21,6 +21,8 @@ PRIOR_START = 0.4
 PRIOR_PSEUDO = (1.0, 0.3)
 """(weight in effective potentials, tau) of the pseudo-observation that keeps an empty group's tau finite."""
 PRIOR_RANGE = (0.02, 4.0)
+DEAR_CELLS = 2**21
+"""Above this many cells a step takes a tenth of a second and more, so fewer are taken."""
 FREE_TAU = 3.0
 """tau of one-way terms: nearly free, since their shape is what is best measured."""
 
@@ -128,7 +130,9 @@ def relearn_prior(fit: Fit, evidence: Evidence) -> Fit:
 
 
 def learn(fit: Fit, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> Fit:
-    """Alternate between the potentials and the prior widths."""
+    """Alternate between the potentials and the prior widths; less often where a step is dear."""
+    if fit.terms.domain.cells > DEAR_CELLS:
+        rounds, steps = 2, steps // 2
     for _ in range(rounds - 1):
         fit = relearn_prior(maximise(fit, evidence, steps=steps), evidence)
     return maximise(fit, evidence, steps=2 * steps)

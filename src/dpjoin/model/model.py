@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.model.fit import Evidence, Fit, maximise, table_of
+from dpjoin.model.fit import DEAR_CELLS, Evidence, Fit, maximise, table_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.workload import Group, Kronecker
 
@@ -118,6 +118,8 @@ def plausible(
     function of the noisy answers.
     """
     rng = np.random.default_rng(0)
+    if fit.terms.domain.cells > DEAR_CELLS:
+        members //= 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
     out = []
     for _ in range(members):
