@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -243,9 +246,19 @@ def next_commands(folder: str, attributes: Sequence[str]) -> str:
     first = f"{attributes[0]}, " if attributes else ""
     by = f" GROUP BY {attributes[0]}" if attributes else ""
     quoted = f"'{folder}'" if any(c in folder for c in " '\"$&;()") else folder
+    dpjoin, python = _typed("dpjoin"), _typed("python")
     return (
         "Next:\n"
-        f'  dpjoin answer {quoted} "SELECT {first}COUNT(*) FROM joined{by}"\n'
-        f"  dpjoin synthesize {quoted} --rows 1000 --seed 1 -o rows.csv\n"
-        f"  python -c \"import pandas; print(pandas.read_parquet('{folder}/synthetic.parquet').describe())\""
+        f'  {dpjoin} answer {quoted} "SELECT {first}COUNT(*) FROM joined{by}"\n'
+        f"  {dpjoin} synthesize {quoted} --rows 1000 --seed 1 -o rows.csv\n"
+        f'  {python} -c "import duckdb; duckdb.sql(\\"FROM \'{folder}/synthetic.parquet\' LIMIT 5\\").show()"'
     )
+
+
+def _typed(command: str) -> str:
+    """How to type a command of this environment here: its bare name where that finds it, else its path."""
+    ours = Path(sys.executable).parent / command
+    found = shutil.which(command)
+    if not ours.exists() or (found and Path(found).resolve() == ours.resolve() and Path(found).parent == ours.parent):
+        return command
+    return os.path.relpath(ours) if ours.is_relative_to(Path.cwd()) else str(ours)
