@@ -182,3 +182,61 @@ def neighbours(draw: st.DrawFn) -> tuple[Schema, Workload, Tables, Tables]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     schema, workload, tables = random_instance(rng)
     return schema, workload, tables, neighbour(rng, schema, tables)
+
+
+SHAPES: dict[str, dict[str, str]] = {
+    "path3": {"r": "A", "s": "AB", "t": "B"},
+    "path4": {"r": "A", "s": "AB", "t": "BC", "u": "C"},
+    "star3": {"r": "A", "s": "A", "t": "A"},
+    "triangle": {"r": "AB", "s": "BC", "t": "CA"},
+    "cycle4": {"r": "AB", "s": "BC", "t": "CD", "u": "DA"},
+    "contained": {"r": "AB", "s": "B", "t": "BC"},
+    "disconnected": {"r": "A", "s": "A", "t": ""},
+    "figure4": {"r": "ABD", "s": "ABF", "t": "ABGK", "u": "ABGL", "v": "AC"},
+}
+"""Joins of three and more tables: each table with the attributes that it may share."""
+
+
+def random_many(rng: np.random.Generator, shape: str) -> tuple[Schema, Workload, Tables]:
+    """A join of one of the SHAPES with attributes of every kind, few join values and a few rows per table."""
+    shared = SHAPES[shape]
+    small = len(shared) > 4
+    own = {
+        t: [f"{t}{i}" for i in range(rng.integers(0 if joins else 1, 2 if small else 3))] for t, joins in shared.items()
+    }
+    names = sorted({a for joins in shared.values() for a in joins})
+    attributes = [random_attribute(rng, name, joins=True) for name in names]
+    attributes += [random_attribute(rng, name) for owned in own.values() for name in owned]
+    if all(a.key for a in attributes):
+        attributes[0] = Attribute(name=attributes[0].name, range=(0, 2))
+    order = rng.permutation(len(attributes))
+    tables = tuple(
+        Table(name=t, attributes=tuple(str(a) for a in rng.permutation([*joins, *own[t]])), private=t == "r")
+        for t, joins in shared.items()
+    )
+    schema = Schema(tables, tuple(attributes[i] for i in order))
+    kinds = column_kinds(rng, schema)
+    # More tables need fewer values and more rows inside the domains for the join not to be empty.
+    usual = {
+        a.name: _usual_values(rng, a, kinds[a.name])[: 2 if small and a.name in schema.join_attributes else None]
+        for a in schema.attributes
+        if small or a.name in schema.join_attributes
+    }
+    most = 12 if len(tables) == 3 else 8 if len(tables) == 4 else 6
+    filled: Tables = {}
+    for table in tables:
+        rows = [random_row(rng, table, kinds) for _ in range(rng.integers(1, most) if rng.random() < 0.95 else 0)]
+        for row, a in itertools.product(rows, table.attributes):
+            if a in usual and rng.random() < 0.9:
+                row[a] = usual[a][rng.integers(len(usual[a]))]
+        repeats = [dict(rows[i]) for i in rng.integers(0, len(rows), len(rows) // 3)] if rows else []
+        filled[table.name] = rows + repeats
+    return schema, random_workload(rng, schema), filled
+
+
+def _usual_values(rng: np.random.Generator, attribute: Attribute, kind: str) -> list[object]:
+    """One to three values that a join attribute mostly takes, inside its domain where some were found."""
+    drawn = [random_value(rng, kind) for _ in range(60)]
+    drawn = [v for v in drawn if v is not None and v == v]
+    inside = [v for v in drawn if attribute.key or attribute.code(v) is not None]
+    return (inside or drawn)[: rng.integers(1, 4)]

@@ -11,9 +11,10 @@ from dpjoin.algorithms.progress import Progress, silent
 from dpjoin.algorithms.shares import tight_shares
 from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
 from dpjoin.errors import SpecError, suggest
-from dpjoin.planning import check_feasible, needs_noisy_bound
+from dpjoin.planning import check_feasible, method_of, needs_noisy_bound
 from dpjoin.privacy.budget import Budget, PaperAccountant
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.public_bounds import churn
 from dpjoin.released import Release
 from dpjoin.schema import Schema
 from dpjoin.spec import METHODS, PROFILES, check_choice
@@ -56,7 +57,7 @@ def release(
             curator = Curator(engine, PaperAccountant(budget))
             outcome = two_table_paper(curator, workload, budget, say)
         else:
-            shares = tight_shares(budget, noisy_bound=noisy_bound)
+            shares = tight_shares(budget, noisy_bound=noisy_bound, sensitivity=max(1, churn(schema)))
             curator = Curator(engine, shares.accountant)
             outcome = two_table_tight(curator, workload, shares, say)
     facts = {
@@ -64,8 +65,7 @@ def release(
         "join_size": outcome.noisy_total,
         "strategy": outcome.strategy,
     }
-    resolved = "two_table" if len(schema.tables) == 2 else "single_table"
-    return Release(schema, workload, budget, resolved, profile, outcome.model, curator.ledger, facts)
+    return Release(schema, workload, budget, method_of(schema), profile, outcome.model, curator.ledger, facts)
 
 
 def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:

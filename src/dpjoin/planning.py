@@ -9,13 +9,18 @@ from typing import Any
 from dpjoin.algorithms.marginals import PILOT_SHARE, SINGLES_SHARE
 from dpjoin.algorithms.shares import TightShares, tight_shares
 from dpjoin.errors import SpecError
+from dpjoin.hypergraph import drawing, join_class
 from dpjoin.model.model import clique_scopes
+from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
+from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.schema import Schema
 from dpjoin.spec import Spec
 from dpjoin.workload import Products, Workload
 
 MAX_CELLS = 2**26
+MAX_TABLES = 8
+"""The gauge looks at every subset of the tables."""
 BYTES_PER_CELL = 48
 """The fit holds about six tables of the domain in double precision."""
 USUAL_DEGREES = (1, 10, 100, 1000)
@@ -56,6 +61,8 @@ class Plan:
     """A public description of a release that has not happened."""
 
     join: str
+    join_class: str
+    drawing: str
     method: str
     why: str
     profile: str
@@ -75,8 +82,13 @@ class Plan:
 
 
 def needs_noisy_bound(schema: Schema) -> bool:
-    """Whether one private table joins another: only then does the sensitivity cost budget."""
-    return len(schema.private_tables) > 1
+    """Whether a private table joins others that are neither public nor bounded: only then does sensitivity cost."""
+    return not bound_is_public(schema)
+
+
+def method_of(schema: Schema) -> str:
+    """The algorithm that serves the join: the paper's Algorithm 1 for two tables, 3 for more."""
+    return {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
 
 
 def describe_join(schema: Schema) -> str:
@@ -89,9 +101,9 @@ def describe_join(schema: Schema) -> str:
 
 def check_feasible(schema: Schema, workload: Workload) -> None:
     """Refuse what this version cannot release, before any table is opened."""
-    if len(schema.tables) > 2:
+    if len(schema.tables) > MAX_TABLES:
         raise SpecError(
-            f"this version releases one or two tables; the schema has {len(schema.tables)}; keep the two you need most"
+            f"a release joins at most {MAX_TABLES} tables; the schema has {len(schema.tables)}; leave some out"
         )
     cells = workload.cells
     if cells > MAX_CELLS:
@@ -119,17 +131,19 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     schema, workload = spec.schema, spec.workload
     check_feasible(schema, workload)
     degrees = USUAL_DEGREES if degree is None else (degree,)
-    if not needs_noisy_bound(schema):
-        degrees = (1,) if len(schema.tables) == 1 else degrees
+    if len(schema.tables) == 1:
+        degrees = (1,)
     if spec.profile == "tight":
-        shares = tight_shares(spec.budget, noisy_bound=needs_noisy_bound(schema))
+        shares = tight_shares(spec.budget, noisy_bound=needs_noisy_bound(schema), sensitivity=max(1, churn(schema)))
         stages = _tight_stages(shares)
         expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
     else:
         stages, expected = _paper_stages(spec), ()
     return Plan(
         join=describe_join(schema),
-        method="two_table" if len(schema.tables) == 2 else "single_table",
+        join_class=join_class(schema),
+        drawing=drawing(schema),
+        method=method_of(schema),
         why=_why(schema),
         profile=spec.profile,
         epsilon=spec.budget.epsilon,
@@ -149,8 +163,12 @@ def _why(schema: Schema) -> str:
     if len(schema.tables) == 1:
         return "one table: a row changes one cell, so the sensitivity is 1 and costs nothing"
     if not needs_noisy_bound(schema):
-        return "one private table beside a public one: the public table's largest degree bounds the sensitivity"
-    return "two private tables: a noisy bound on the largest degree, then the join as one table"
+        if any(t.bounds for t in schema.tables):
+            return "public tables and declared degree bounds limit the sensitivity, so it costs nothing"
+        return "one private table beside public ones: their largest degree bounds the sensitivity"
+    if len(schema.tables) == 2:
+        return "two private tables: a noisy bound on the largest degree, then the join as one table"
+    return f"{len(schema.tables)} tables: a noisy gauge of all boundary queries, then the join as one table"
 
 
 def _notes(schema: Schema) -> tuple[str, ...]:
@@ -158,12 +176,24 @@ def _notes(schema: Schema) -> tuple[str, ...]:
     keys = [a.name for a in schema.attributes if a.key and len(schema.tables_with(a.name)) == 1]
     if keys:
         notes.append(f"Keys in one table only ({', '.join(keys)}) join nothing and are ignored.")
+    notes += describe_bounds(schema)
     if len(schema.tables) == 1 and sum(a.key for a in schema.attributes) > 1:
         notes.append(
             "This single table has several keys. If it is itself a join, one person's row may be in it many times, "
             "and the guarantee holds for one row only: release the tables it came from instead."
         )
     return tuple(notes)
+
+
+def describe_bounds(schema: Schema) -> list[str]:
+    """Each declared degree bound in words, and whether it is assumed or enforced."""
+    told = []
+    for table in schema.tables:
+        for bound in table.bounds:
+            rows = "one row" if bound.limit == 1 else f"{bound.limit} rows"
+            how = "enforced: further rows are removed" if table.enforce else "assumed: the source makes sure of it"
+            told.append(f"At most {rows} of {table.name} share a value of ({', '.join(bound.attributes)}); {how}.")
+    return told
 
 
 def _tight_stages(shares: TightShares) -> tuple[Stage, ...]:
@@ -193,10 +223,30 @@ def _paper_stages(spec: Spec) -> tuple[Stage, ...]:
     )
 
 
+def _expected_sensitivity(schema: Schema, shares: TightShares, degree: int) -> int:
+    """The bound to expect when every table has this largest degree."""
+    if len(schema.tables) == 1:
+        return 1
+    caps = degree_caps(schema)
+    values = {tables: min(degree ** len(tables), caps.get(tables, degree ** len(tables))) for tables in subsets(schema)}
+    expected = Boundaries(
+        tables=tuple(t.name for t in schema.tables),
+        private=frozenset(schema.private_tables),
+        values=values,
+        caps=caps,
+        factors=degree_factors(schema),
+    )
+    if shares.half_width is None:
+        names = frozenset(expected.tables)
+        limits: list[int] = [caps.get(names - {i}, values[names - {i}]) for i in expected.private]
+        return max(1, *limits)
+    return max(1, gauge_bound(expected, gauge(expected) + shares.half_width))
+
+
 def _tight_expected(spec: Spec, shares: TightShares, degree: int, join_size: int | None) -> Expected:
     """Half-widths before the fit; the fit makes the cells' usually two to four times smaller."""
-    sensitivity = degree + (shares.half_width or 0)
-    quantile = 1.6449
+    sensitivity = _expected_sensitivity(spec.schema, shares, degree)
+    quantile = 1.6449 * max(1, churn(spec.schema))
     count = quantile * sensitivity / math.sqrt(2 * float(shares.count.rho))
     measured = len(clique_scopes(spec.workload.groups))
     measured += sum(len(g) for g in spec.workload.groups if isinstance(g, Products))

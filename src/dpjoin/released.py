@@ -22,6 +22,7 @@ import numpy as np
 from dpjoin.errors import DpjoinError, ReleaseError, suggest
 from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.planning import describe_bounds
 from dpjoin.privacy.budget import Budget
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.schema import Schema
@@ -147,7 +148,7 @@ class Release:
             "dpjoin": _version(),
             "format": FORMAT,
             "guarantee": guarantee(self.budget, self.ledger),
-            "assumptions": list(ASSUMPTIONS),
+            "assumptions": [*ASSUMPTIONS, *describe_bounds(self.schema)],
             "method": self.method,
             "profile": self.profile,
             "facts": dict(self.facts),

@@ -181,6 +181,14 @@ def _check_attribute(a: Attribute) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DegreeBound:
+    """A public promise about a table: at most `limit` of its rows share one value of `attributes`."""
+
+    attributes: tuple[str, ...]
+    limit: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """One table: which attributes it has, under which column names, and whether its rows are secret."""
 
@@ -193,6 +201,10 @@ class Table:
     """Where the rows are (a file); None when tables are handed over in Python."""
     source_table: str | None = None
     """The table inside a database file."""
+    bounds: tuple[DegreeBound, ...] = ()
+    """Public bounds on degrees; a unique key is the bound 1."""
+    enforce: bool = False
+    """Whether rows beyond the bounds are removed at a price (True), or promised not to exist (False)."""
 
     def column(self, attribute: str) -> str:
         return self.columns.get(attribute, attribute)
@@ -296,6 +308,15 @@ def _check_schema(schema: Schema) -> None:
                     f"table {table.name!r} names a column for {name!r}, which is not one of its attributes; "
                     f"{suggest(name, table.attributes)}"
                 )
+        for bound in table.bounds:
+            if bound.limit < 1:
+                raise SpecError(f"table {table.name!r}: a degree bound ({bound.limit}) must be at least 1")
+            for name in bound.attributes:
+                if name not in table.attributes:
+                    raise SpecError(
+                        f"table {table.name!r} bounds the degree of {name!r}, which is not one of its attributes; "
+                        f"{suggest(name, table.attributes)}"
+                    )
     for name in attributes:
         if not schema.tables_with(name):
             raise SpecError(

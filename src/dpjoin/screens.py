@@ -82,7 +82,7 @@ def show_plan(plan: Plan) -> None:
     out.print(
         _facts(
             [
-                ("join", plan.join),
+                ("join", plan.join if plan.join_class in plan.join else f"{plan.join} ({plan.join_class})"),
                 ("method", f"{plan.method} ({plan.profile}): {plan.why}"),
                 ("guarantee", f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table"),
                 ("model", f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}"),
@@ -94,6 +94,8 @@ def show_plan(plan: Plan) -> None:
             ]
         )
     )
+    if "\n" in plan.drawing:
+        out.print(plan.drawing + "\n")
     table = _columns(("budget for", "left"), ("share", "right"), ("mechanism", "left"), ("", "left"))
     for stage in plan.stages:
         table.add_row(stage.name, f"{100 * stage.share:.0f} %", stage.mechanism, stage.note)

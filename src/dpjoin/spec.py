@@ -16,10 +16,10 @@ import numpy as np
 
 from dpjoin.errors import DpjoinError, SourceError, SpecError, suggest
 from dpjoin.privacy.budget import Budget
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.workload import Group, Kronecker, Workload, group_from_json, group_to_json
 
-METHODS = ("auto", "two_table")
+METHODS = ("auto", "two_table", "multi_table")
 PROFILES = ("tight", "paper")
 DEFAULT_WORKLOAD = {"marginals": 2}
 PLACEHOLDER = "..."
@@ -28,7 +28,7 @@ PLACEHOLDER = "..."
 _TOP = ("privacy", "release", "tables", "attributes", "workload")
 _PRIVACY = ("epsilon", "delta")
 _RELEASE = ("method", "profile")
-_TABLE = ("source", "table", "attributes", "columns", "private")
+_TABLE = ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds")
 _ATTRIBUTE = ("values", "range", "bins", "key", "other")
 _WORKLOAD = ("marginals", "prefixes", "ranges", "sums", "products", "queries", "groups")
 
@@ -127,6 +127,9 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         body |= {"table": t.source_table} if t.source_table else {}
         body |= {"columns": dict(t.columns)} if t.columns else {}
         body |= {} if t.private else {"private": False}
+        if t.bounds:
+            body["max_degree"] = {", ".join(b.attributes): b.limit for b in t.bounds}
+            body["bounds"] = "enforce" if t.enforce else "assume"
         tables[t.name] = body
     attributes: dict[str, Any] = {}
     for a in schema.attributes:
@@ -285,7 +288,30 @@ def _table(name: str, body: object, declared: Sequence[str], folder: Path) -> Ta
         private=body.get("private", True),
         source=body.get("source"),
         source_table=body.get("table"),
+        bounds=_bounds(body, where),
+        enforce=_enforced(body, where),
     )
+
+
+def _bounds(body: Mapping[str, Any], where: str) -> tuple[DegreeBound, ...]:
+    """`unique = ["a", "b"]` and `max_degree = { a = 25, "a, b" = 2 }`: public bounds on degrees."""
+    bounds = []
+    if "unique" in body:
+        bounds.append(DegreeBound(attributes=_names(body["unique"], f"{where}unique"), limit=1))
+    limits = body.get("max_degree", {})
+    if not isinstance(limits, Mapping):
+        raise SpecError(f'{where}max_degree ({limits!r}) must map attributes to limits, like {{ a = 25, "a, b" = 2 }}')
+    for names, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise SpecError(f"{where}max_degree.{names} ({limit!r}) must be a whole number, at least 1")
+        bounds.append(DegreeBound(attributes=tuple(n.strip() for n in names.split(",")), limit=limit))
+    return tuple(bounds)
+
+
+def _enforced(body: Mapping[str, Any], where: str) -> bool:
+    reading = body.get("bounds", "assume")
+    check_choice(f"{where}bounds", reading, ("assume", "enforce"))
+    return bool(reading == "enforce")
 
 
 def _attributes_by_column(

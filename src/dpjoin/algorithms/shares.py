@@ -54,16 +54,19 @@ def round_down(rho: Fraction) -> Fraction:
     return Fraction(int(rho * scale), scale)
 
 
-def tight_shares(budget: Budget, *, noisy_bound: bool) -> TightShares:
-    """Split a budget. With a noisy bound, exactly the delta that its truncation needs is set aside."""
+def tight_shares(budget: Budget, *, noisy_bound: bool, sensitivity: int = 1) -> TightShares:
+    """Split a budget. With a noisy bound, exactly the delta that its truncation needs is set aside.
+
+    `sensitivity` is by how much one row can move what the bound hides: one, unless bounds are enforced.
+    """
     if not noisy_bound:
         return TightShares(ConcentratedAccountant(budget), None, None)
     whole = budget.exact
     aside = whole.delta * TRUNCATION_SHARE
     rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta - aside)
     share = round_down(rho * SENSITIVITY_SHARE)
-    variance = 1 / (2 * share)
-    half_width = gaussian_half_width(variance=variance, delta=aside, sensitivity=1)
-    needed = gaussian_delta(variance=variance, sensitivity=1, half_width=half_width)
+    variance = sensitivity**2 / (2 * share)
+    half_width = gaussian_half_width(variance=variance, delta=aside, sensitivity=sensitivity)
+    needed = gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=half_width)
     accountant = ConcentratedAccountant(budget, truncation_delta=needed)
     return TightShares(accountant, Concentrated(share, needed), half_width)

@@ -6,13 +6,14 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from hashlib import md5
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.errors import SpecError, suggest
-from dpjoin.schema import Schema
+from dpjoin.schema import Schema, Table
 from dpjoin.workload import Factor, Group, Kronecker
 
 Row = Mapping[str, object]
@@ -82,9 +83,33 @@ def _kept_rows(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str,
         values = {a: row.get(table.column(a)) for a in table.attributes}
         coded = all(domain.code(values[a]) is not None for a, domain in domains.items())
         if coded and not any(_missing(values[a]) for a in joins):
-            # A key that joins nothing plays no part.
-            kept.append({a: v for a, v in values.items() if a in joins or a in domains})
-    return kept
+            kept.append(values)
+    # A key that joins nothing plays no part.
+    return [{a: v for a, v in r.items() if a in joins or a in domains} for r in _within_bounds(table, kept)]
+
+
+def _within_bounds(table: Table, rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Declared degree bounds: a row stays if its rank in each of its groups is within the limit.
+
+    Ranks go by a hash of the row, then by its text; all of them are taken on the same rows.
+    """
+    texts = ["|".join(["dpjoin", *(_text(r[a]) for a in table.attributes)]) for r in rows]
+    order = sorted(range(len(rows)), key=lambda i: (md5(texts[i].encode()).hexdigest(), texts[i]))
+    stays = [True] * len(rows)
+    for bound in table.bounds:
+        seen: Counter[tuple[object, ...]] = Counter()
+        for i in order:
+            value = tuple(rows[i][a] for a in bound.attributes)
+            seen[value] += 1
+            stays[i] &= seen[value] <= bound.limit
+    return [row for row, kept in zip(rows, stays, strict=True) if kept]
+
+
+def _text(value: object) -> str:
+    """A value as DuckDB casts it to text (whole numbers, text and booleans)."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _missing(value: object) -> bool:

@@ -7,6 +7,7 @@ float64 below 2^53, int64 below 2^62, and 16-bit limbs with Python integers beyo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -357,17 +358,17 @@ def _largest(weights: IntArray) -> int:
 
 def apply_products(group: Products, marginal: Exact, *, join_size: int) -> Exact:
     """The group's answers from the marginal over its scope, attributes part by part."""
-    first = group.parts[0][1]
-    second = group.parts[1][1] if len(group.parts) > 1 else np.ones((len(group), 1), dtype=np.int64)
-    bound = join_size * _largest(first) * _largest(second)
-    table = marginal.reshape(first.shape[1], second.shape[1])
+    first, *rest = (weights for _, weights in group.parts)
+    rest = rest or [np.ones((len(group), 1), dtype=np.int64)]
+    bound = join_size * _largest(first) * math.prod(map(_largest, rest))
+    table = marginal.reshape(first.shape[1], -1)
     bits = 52 - (_largest(first) * first.shape[1]).bit_length()
     if join_size * _largest(first) < FLOAT_LIMIT:
         digits, bits = [table], 0
     else:
         digits = limbs(table, bits)
     exact = np.zeros(len(group), dtype=object)
-    chunk = max(1, BLOCK_CELLS // max(1, second.shape[1]))
+    chunk = max(1, BLOCK_CELLS // max(1, table.shape[1]))
     left = first.astype(np.float64)
     with one_thread():
         for start in range(0, len(group), chunk):
@@ -375,8 +376,21 @@ def apply_products(group: Products, marginal: Exact, *, join_size: int) -> Exact
             for i, digit in enumerate(digits):
                 # Below 2^53 in absolute value, so float64 is exact.
                 inner = np.rint(left[part] @ digit.astype(np.float64)).astype(np.int64)
-                exact[part] += _row_dots(inner, second[part]) << (bits * i)
+                exact[part] += _row_products(inner, [w[part] for w in rest]) << (bits * i)
     return fit(exact, bound)
+
+
+def _row_products(values: IntArray, weights: Sequence[IntArray]) -> Exact:
+    """Row by row, one weight vector per axis after the other, in Python integers."""
+    first, *rest = weights
+    if not rest:
+        return _row_dots(values, first)
+    bits = 60 - (_largest(first) * max(1, first.shape[1])).bit_length()
+    total: Exact = np.zeros(len(values), dtype=object)
+    for i, digit in enumerate(_signed_limbs(values, bits)):
+        inner = np.einsum("icr,ic->ir", digit.reshape(*first.shape, -1), first)
+        total += _row_products(inner, rest) << (bits * i)
+    return total
 
 
 def _row_dots(first: IntArray, second: IntArray) -> Exact:

@@ -1,27 +1,30 @@
 """The default engine: DuckDB reads and groups the tables, numpy contracts them; the join never exists.
 
-Each table is read once, as rows (key, codes of the touched attributes, count). Keys of the two tables
-are numbered alike, and everything the engine is asked is a sum over keys of products of counts.
+Each table is read once, as rows (key, codes of the touched attributes, count). Keys of two tables are
+numbered alike, and everything the engine is asked is a sum over keys of products of counts. From three
+tables on each join attribute is numbered by itself, and `sumproduct` eliminates one after the other.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpjoin.engine import contract, encode
+from dpjoin.engine import contract, encode, sumproduct
 from dpjoin.engine.contract import Block, Exact, Rows
 from dpjoin.engine.sources import OpenedTable, check_columns, connect, disconnect, open_source, same_source, unreadable
+from dpjoin.engine.sumproduct import Counts, Memo, Variable
 from dpjoin.errors import SourceError, SpecError, suggest
 from dpjoin.schema import Schema, Table
 from dpjoin.workload import Group, IntArray, Products
@@ -32,7 +35,13 @@ UNGROUPED_ROWS = 4_000_000
 """Up to this many rows it is faster to fetch them as they are than to group them in DuckDB first."""
 MARGINAL_CELLS = 2**24
 """Product queries go through the marginal over their scope up to this many cells, else key by key."""
+MOST_TABLES = 8
+STACKED_CELLS = 2**12
+"""Up to this many cells of a table's scopes, and this many rows, go into one elimination."""
+STACKED_ROWS = 2**23
 _WORD_BITS = 62
+_ID, _CODE, _CELL = "id", "code", "cell"
+"""Kinds of variables: a join attribute's number, a touched attribute's code, the cell of a scope."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class _Side:
 
 
 class DuckEngine:
-    """Exact aggregates of one table or of the join of two, over any source that `open_source` knows.
+    """Exact aggregates of the natural join of one to eight tables, over any source that `open_source` knows.
 
     `tables` maps each table to its source: a path, a (path, table) pair or a Python object. `attributes`
     are those that queries touch; the engine answers about no others.
@@ -88,6 +97,8 @@ class DuckEngine:
             return 1
         if len(tables) == len(self._schema.tables):
             return self._exact_size
+        if self._many:
+            return self._exact_largest(tables)
         (side,) = (s for t, s in zip(self._schema.tables, self._exact_sides, strict=True) if t.name in tables)
         return int(side.exact_degree.max(initial=0))
 
@@ -99,6 +110,11 @@ class DuckEngine:
                         f"group {group.name!r} asks about {a!r}, which the engine did not read; "
                         f"{suggest(a, self._touched)}"
                     )
+            if self._many and isinstance(group, Products) and group.cells > MARGINAL_CELLS:
+                raise SpecError(
+                    f"products {group.name!r} look at {group.cells} cells of {len(self._schema.tables)} tables; from "
+                    f"three tables on {MARGINAL_CELLS} cells are the most, so let them look at fewer attributes"
+                )
         through_keys = [self._goes_through_keys(g) for g in groups]
         scopes = {self._schema.in_order(g.scope) for g, apart in zip(groups, through_keys, strict=True) if not apart}
         exact_marginals = self._exact_marginals(scopes)
@@ -143,6 +159,8 @@ class DuckEngine:
 
     @cached_property
     def _exact_size(self) -> int:
+        if self._many:
+            return self._exact_count_of(self._schema.tables)
         first, *rest = self._exact_sides
         if not rest:
             return contract.total_count(first.rows)
@@ -196,7 +214,34 @@ class DuckEngine:
             outputs.append("CAST(0 AS UTINYINT) AS nothing")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         group_by = " GROUP BY ALL" if grouped else ""
-        return f"SELECT {', '.join(outputs)} FROM {opened.view}{where}{group_by}"
+        return f"SELECT {', '.join(outputs)} FROM {self._within_bounds(table, joins)}{where}{group_by}"
+
+    def _within_bounds(self, table: Table, joins: Sequence[str]) -> str:
+        """The table's rows whose rank in each group of a declared degree bound is within the limit.
+
+        Ranks go by a hash of the row, then by its text, and are taken on the rows that the public rule keeps,
+        before any join. Where the bounds hold, no row goes.
+        """
+        opened = self._opened[table.name]
+        if not table.bounds:
+            return opened.view
+        values, conditions = {}, []
+        for name in table.attributes:
+            attribute, column = self._schema.attribute(name), _column(opened, table, name)
+            values[name] = encode.identifier(column.name)
+            if name in joins:
+                values[name] = encode.join_value(attribute, self._columns(name), column)
+                conditions.append(f"{values[name]} IS NOT NULL")
+            condition = None if attribute.key else encode.kept(attribute, column)
+            conditions += [condition] if condition is not None else []
+        words = ", '|', ".join(f"coalesce(CAST({v} AS VARCHAR), '')" for v in values.values())
+        text = f"concat('dpjoin|', {words})"
+        ranks = []
+        for bound in table.bounds:
+            group = ", ".join(values[a] for a in bound.attributes)
+            ranks.append(f"row_number() OVER (PARTITION BY {group} ORDER BY md5({text}), {text}) <= {bound.limit}")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"(SELECT * FROM {opened.view}{where} QUALIFY {' AND '.join(ranks)})"
 
     def _columns(self, attribute: str) -> list[encode.Column]:
         holders = [self._schema.table(t) for t in self._schema.tables_with(attribute)]
@@ -232,6 +277,8 @@ class DuckEngine:
         within: list[list[Scope]] = [[], []]
         across: list[tuple[Scope, Scope]] = []
         joins, tables = self._schema.join_attributes, self._schema.tables
+        if self._many:
+            return self._exact_marginals_of_many(scopes)
         for scope in scopes:
             right = tuple(a for a in scope if a not in tables[0].attributes)
             left = tuple(a for a in scope if a not in right)
@@ -319,7 +366,7 @@ class DuckEngine:
         return found
 
     def _goes_through_keys(self, group: Group) -> bool:
-        return isinstance(group, Products) and len(self._exact_sides) == 2 and group.cells > MARGINAL_CELLS
+        return isinstance(group, Products) and len(self._schema.tables) == 2 and group.cells > MARGINAL_CELLS
 
     def _exact_products_over_keys(self, group: Products) -> Exact:
         """Each part is weighed in a table that has all its attributes, then multiplied key by key."""
@@ -342,6 +389,200 @@ class DuckEngine:
             join_size=self._exact_size,
         )
 
+    # Three tables and more
+
+    @property
+    def _many(self) -> bool:
+        return len(self._schema.tables) > 2
+
+    @cached_property
+    def _memo(self) -> Memo:
+        return Memo()
+
+    @cached_property
+    def _exact_counts(self) -> dict[str, Counts]:
+        """Read every table as counts of its join attributes' numbers and its own attributes' codes."""
+        tables = self._schema.tables
+        joins = {t.name: [a for a in self._schema.join_attributes if a in t.attributes] for t in tables}
+        with ThreadPoolExecutor(2) as readers:
+            read = list(readers.map(lambda t: self._exact_table(t, joins[t.name]), tables))
+        self._close()
+        data = {t.name: d for t, d in zip(tables, read, strict=True)}
+        ids: dict[tuple[str, str], NDArray[Any]] = {}
+        sizes: dict[str, int] = {}
+        for a in self._schema.join_attributes:
+            holders = self._schema.tables_with(a)
+            numbers, sizes[a] = number_keys([[data[t].column(f"k{joins[t].index(a)}")] for t in holders])
+            ids |= {(t, a): n for t, n in zip(holders, numbers, strict=True) if n is not None}
+        found = {}
+        for table in tables:
+            owned, rows = self._owned(table), data[table.name]
+            count = rows.column("n").to_numpy() if "n" in rows.column_names else None
+            codes = _unpacked(self._schema, owned, rows)
+            counts = Counts(
+                (*((_ID, a) for a in joins[table.name]), *((_CODE, a) for a in owned)),
+                (*(sizes[a] for a in joins[table.name]), *self._schema.shape(owned)),
+                (*(ids[table.name, a] for a in joins[table.name]), *(codes[a] for a in owned)),
+                count,
+                rows.num_rows,
+                frozenset([table.name]),
+            )
+            # Few combinations: every later sum is short. Without any column a count of zero is a row, too.
+            alike = math.prod(counts.sizes) <= counts.rows // 4 or not counts.variables
+            found[table.name] = sumproduct.project(counts, counts.variables) if alike else counts
+        return found
+
+    def _exact_factors(self, tables: Iterable[Table]) -> list[Counts]:
+        """The tables' counts over their join attributes."""
+        factors = []
+        for table in tables:
+            raw = self._exact_counts[table.name]
+            variables = [v for v in raw.variables if v in _ids(table)]
+            found = self._memo.get(raw.tables, variables)
+            if found is None:
+                found = sumproduct.project(raw, variables)
+                self._memo.put(found)
+            factors.append(found)
+        return factors
+
+    def _exact_count_of(self, tables: Iterable[Table]) -> int:
+        (exact,) = sumproduct.eliminate(self._exact_factors(tables), (), memo=self._memo)
+        return sumproduct.total(exact)
+
+    def _exact_largest(self, names: frozenset[str]) -> int:
+        """T_E: all but the boundary summed out, then the largest count over the boundary."""
+        inside = [t for t in self._schema.tables if t.name in names]
+        outside = {a for t in self._schema.tables if t.name not in names for a in t.attributes}
+        boundary = {(_ID, a) for t in inside for a in t.attributes if a in outside}
+        return sumproduct.largest_count(self._exact_factors(inside), boundary, memo=self._memo)
+
+    def _exact_marginals_of_many(self, scopes: Iterable[Scope]) -> dict[Scope, Exact]:
+        """Marginals of one table's attributes by weighing its rows, of two tables' many at a time."""
+        wanted = list(scopes)
+        placed: dict[Scope, list[tuple[Scope, ...]]] = {}
+        for scope in wanted:
+            if not any(scope != s and set(scope) <= set(s) for s in wanted):
+                parts = self._placed(scope)
+                placed.setdefault(tuple(parts), []).append(tuple(parts.values()))
+        computed: dict[Scope, Exact] = {}
+        for tables, found in placed.items():
+            if not tables:
+                computed[()] = contract.fit(np.array(self._exact_size, dtype=object), self._exact_size)
+            elif len(tables) == 1:
+                computed |= self._exact_within_one(tables[0], [part for (part,) in found])
+            elif len(tables) == 2:
+                for lefts, rights in _batches([(left, right) for left, right in found]):
+                    for some in self._pieces(tables[0], lefts):
+                        for others in self._pieces(tables[1], rights):
+                            computed |= self._exact_stacked(tables, [some, others])
+            else:
+                for parts_of in found:
+                    computed |= self._exact_stacked(tables, [[part] for part in parts_of])
+        for scope in sorted(wanted, key=len, reverse=True):
+            if scope not in computed:
+                wider = [s for s in computed if set(scope) <= set(s)]
+                computed[scope] = self._narrowed(min(wider, key=self._schema.cells), scope, computed)
+        return {s: computed[s] for s in wanted}
+
+    def _placed(self, scope: Scope) -> dict[str, Scope]:
+        """Which table looks at which attributes of the scope, as few tables as it takes."""
+        joins = self._schema.join_attributes
+        at = {a: self._schema.owner(a) for a in scope if a not in joins}
+        for a in scope:
+            if a in joins:
+                holders = self._schema.tables_with(a)
+                at[a] = next((t for t in holders if t in at.values()), holders[0])
+        return {
+            t.name: tuple(a for a in scope if at[a] == t.name) for t in self._schema.tables if t.name in at.values()
+        }
+
+    def _pieces(self, table: str, scopes: list[Scope]) -> list[list[Scope]]:
+        """The scopes in lists that are short enough for memory."""
+        pieces: list[list[Scope]] = [[]]
+        for scope in scopes:
+            grown = [*pieces[-1], scope]
+            wide = sum(map(self._schema.cells, grown)) > STACKED_CELLS
+            if pieces[-1] and (wide or len(grown) * self._exact_counts[table].rows > STACKED_ROWS):
+                pieces.append([scope])
+            else:
+                pieces[-1] = grown
+        return pieces
+
+    def _exact_cell(self, table: str, scope: Scope) -> NDArray[Any]:
+        """The cell of the scope that each row of a table lies in; a join attribute's code goes by its number."""
+        raw, cells = self._exact_counts[table], self._schema.cells(scope)
+        index = np.zeros(raw.rows, dtype=np.min_scalar_type(cells) if cells < 2**31 else "i8")
+        for a in scope:
+            if (_CODE, a) in raw.variables:
+                (code,) = raw.ids([(_CODE, a)])
+            else:
+                owner = self._exact_counts[self._schema.owner(a)]
+                at, codes = owner.ids([(_ID, a), (_CODE, a)])
+                by_id = np.zeros(owner.sizes_of([(_ID, a)])[0], dtype=index.dtype)
+                by_id[at] = codes
+                code = by_id[raw.ids([(_ID, a)])[0]]  # numbers that the owner lacks join nothing
+            index = (index * self._schema.attribute(a).size + code).astype(index.dtype, copy=False)
+        return index
+
+    def _exact_with_cells(self, table: str, scopes: Sequence[Scope]) -> Counts:
+        """A table's join attributes and, per scope, the cell of each row."""
+        raw = self._exact_counts[table]
+        ids = [v for v in raw.variables if v in _ids(self._schema.table(table))]
+        return Counts(
+            (*ids, *((_CELL, s) for s in scopes)),
+            (*raw.sizes_of(ids), *map(self._schema.cells, scopes)),
+            (*raw.ids(ids), *(self._exact_cell(table, s) for s in scopes)),
+            raw.exact_count,
+            raw.rows,
+            raw.tables,
+        )
+
+    def _exact_within_one(self, table: str, scopes: Sequence[Scope]) -> dict[Scope, Exact]:
+        """Each row of the table counts as often as the other tables join it."""
+        keep = _ids(self._schema.table(table))
+        (present,) = self._exact_factors([self._schema.table(table)])
+        factors = self._exact_factors(t for t in self._schema.tables if t.name != table)
+        weights = sumproduct.eliminate([sumproduct.presence(present), *factors], keep, memo=self._memo)
+        counts = self._exact_with_cells(table, scopes)
+        for weight in weights:
+            counts = sumproduct.multiply(counts, weight, counts.variables)
+        found = {}
+        for scope in scopes:
+            exact = sumproduct.dense(counts, [(_CELL, scope)], bound=self._exact_size)
+            found[scope] = exact.reshape(self._schema.shape(scope))
+        return found
+
+    def _exact_stacked(self, tables: Sequence[str], parts: Sequence[list[Scope]]) -> dict[Scope, Exact]:
+        """Every combination of one scope per table, in one elimination: scopes of a table lie side by side."""
+        factors = self._exact_factors(t for t in self._schema.tables if t.name not in tables)
+        kept: list[Variable] = []
+        for table, scopes in zip(tables, parts, strict=True):
+            stacked = (_CELL, tuple(scopes))
+            keep = _ids(self._schema.table(table))
+            blocks = []
+            for scope in scopes:
+                counts = self._exact_with_cells(table, [scope])
+                wanted = [v for v in counts.variables if v in keep or v == (_CELL, scope)]
+                blocks.append(sumproduct.project(counts, wanted))
+            factors.append(sumproduct.stack(blocks, stacked))
+            kept.append(stacked)
+        whole, *rest = sumproduct.eliminate(factors, kept, memo=self._memo)
+        for factor in rest:
+            whole = sumproduct.multiply(whole, factor, kept)
+        exact = sumproduct.dense(whole, kept, bound=self._exact_size)
+        found = {}
+        offsets = [np.cumsum([0, *map(self._schema.cells, scopes)]) for scopes in parts]
+        for at in itertools.product(*(range(len(scopes)) for scopes in parts)):
+            block = exact[tuple(slice(o[i], o[i + 1]) for o, i in zip(offsets, at, strict=True))]
+            names = tuple(a for scopes, i in zip(parts, at, strict=True) for a in scopes[i])
+            scope = self._schema.in_order(names)
+            found[scope] = block.reshape(self._schema.shape(names)).transpose([names.index(a) for a in scope])
+        return found
+
+
+def _ids(table: Table) -> set[Variable]:
+    return {(_ID, a) for a in table.attributes}
+
 
 def _discard(connections: Sequence[Any]) -> None:
     for connection in connections:
@@ -357,10 +598,10 @@ def _touched(schema: Schema, attributes: Iterable[str]) -> Scope:
 
 def _sources(schema: Schema, tables: Mapping[str, object]) -> dict[str, object]:
     """Each table's source, after the checks that need no data."""
-    if len(schema.tables) > 2:
+    if len(schema.tables) > MOST_TABLES:
         raise SpecError(
-            f"joins of {len(schema.tables)} tables are not supported yet; join at most two, "
-            "or release them pair by pair"
+            f"joins of {len(schema.tables)} tables are not supported; join at most {MOST_TABLES}, "
+            "or release them in parts"
         )
     names = [t.name for t in schema.tables]
     for name in tables:
@@ -374,7 +615,7 @@ def _sources(schema: Schema, tables: Mapping[str, object]) -> dict[str, object]:
         if isinstance(source, str | os.PathLike) and table.source_table is not None:
             source = (source, table.source_table)
         sources[table.name] = source
-    for first, second in combinations(schema.private_tables, 2):
+    for first, second in itertools.combinations(schema.private_tables, 2):
         if same_source(sources[first], sources[second]):
             raise SpecError(
                 f"tables {first!r} and {second!r} have the same source, so one row would change both, and the "

@@ -23,8 +23,8 @@ PRIOR_PSEUDO = (1.0, 0.3)
 PRIOR_RANGE = (0.02, 4.0)
 DEAR_CELLS = 2**21
 """Above this many cells a step takes a tenth of a second and more, so fewer are taken."""
-FREE_TAU = 3.0
-"""tau of one-way terms: nearly free, since their shape is what is best measured."""
+SINGLE_START, SINGLE_PSEUDO = 1.5, (1.0, 1.5)
+"""The same for one-way terms, whose log-odds are larger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def table_of(terms: Terms, potentials: FloatArray, total: float) -> FloatArray:
 
 def start(terms: Terms, total: float) -> Fit:
     """The uniform distribution, before anything is measured."""
-    tau = np.array([FREE_TAU if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * len(terms.products))
+    tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * len(terms.products))
     return Fit(terms, total, np.zeros(terms.size), tau)
 
 
@@ -119,11 +119,10 @@ def relearn_prior(fit: Fit, evidence: Evidence) -> Fit:
     terms = fit.terms
     known = terms.curvature(fit.table) ** 2 * evidence.precision
     share = known / (known + 1.0 / fit.tau_each**2)
-    weight, width = PRIOR_PSEUDO
     tau = fit.tau.copy()
     for g, where in enumerate(terms.slices):
-        if g < len(terms.cliques) and len(terms.cliques[g]) == 1:
-            continue
+        single = g < len(terms.cliques) and len(terms.cliques[g]) == 1
+        weight, width = SINGLE_PSEUDO if single else PRIOR_PSEUDO
         energy = float((fit.potentials[where] ** 2).sum()) + weight * width**2
         tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *PRIOR_RANGE)
     return replace(fit, tau=tau)

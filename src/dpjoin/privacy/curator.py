@@ -22,7 +22,10 @@ from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.accountant import selection_epsilon
 from dpjoin.privacy.budget import Accountant, Approximate, Concentrated, ConcentratedAccountant, Cost, Pure
+from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.ledger import Event, Ledger
+from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
+from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import squared_norm, weight_ranges
 from dpjoin.privacy.truncated import gaussian_delta, paper_laplace_half_width
 from dpjoin.schema import Schema
@@ -30,6 +33,10 @@ from dpjoin.workload import Group
 
 Numbers = NDArray[Any]
 """Whole numbers: int64, or Python integers in an object array where int64 is too narrow."""
+
+
+RESIDUAL_STEPS = 16
+"""Grid of the paper's noisy logarithm: a factor e^(beta/16) per step, well below one per cent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +76,7 @@ class Curator:
         self._minted: list[Bound] = []
         self._memo: dict[int, tuple[Group, Numbers]] = {}
         self._exact_count: int | None = None
+        self._churn = churn(engine.schema)
 
     @property
     def schema(self) -> Schema:
@@ -88,31 +96,39 @@ class Curator:
     # -- sensitivity ---------------------------------------------------------------------------------
 
     def public_bound(self) -> Bound | None:
-        """The bound that needs no privacy: a single table, or all other tables public. Proof: P-27.
+        """The bound that needs no privacy: from public tables and declared degree bounds. Proof: P-27.
 
-        None when a private table joins another private one; then `sensitivity_bound` must be paid for.
+        None where a private table joins others that are neither public nor bounded; then `sensitivity_bound`
+        must be paid for.
         """
-        names = {t.name for t in self.schema.tables}
-        private = self.schema.private_tables
-        if any(other in private for table in private for other in names - {table}):
+        names = frozenset(t.name for t in self.schema.tables)
+        if not bound_is_public(self.schema):
             return None
-        exact_public = max(self._engine.exact_boundary(frozenset(names - {table})) for table in private)
-        return self._mint(max(1, exact_public))
+        caps, private = degree_caps(self.schema), set(self.schema.private_tables)
+        limits = []
+        for table in private:
+            others = names - {table}
+            known = [caps[others]] if others in caps else []
+            if not others & private:
+                known.append(self._engine.exact_boundary(others))
+            limits.append(min(known))
+        return self._mint(max(1, *limits))
 
     def sensitivity_bound(self, cost: Approximate | Concentrated, *, half_width: int | None = None) -> Bound:
-        """Delta + X with X >= 0: never below the local sensitivity of the join size. Proof: P-28.
+        """G(L + X) with X >= 0: never below the local sensitivity of the join size. Proof: P-28.
 
-        X is the truncated discrete Gaussian with the given half-width for a Concentrated cost, and the
-        paper's truncated Laplace for an Approximate one. Two private tables.
+        Concentrated: L is the gauge of the boundary values (the largest degree for two tables) and X the
+        truncated discrete Gaussian with the given half-width. Approximate: X is the paper's truncated Laplace,
+        on the largest degree for two tables and on the logarithm of the residual sensitivity for more.
         """
-        names = [t.name for t in self.schema.tables]
-        if len(names) != 2 or len(self.schema.private_tables) != 2:
-            raise BudgetError(f"a noisy sensitivity bound needs two private tables; this join has {len(names)}")
+        schema = self.schema
+        rows = max(1, churn(schema))
+        public = _public_boundaries(schema, self._engine)
         if isinstance(cost, Concentrated):
-            variance = 1 / (2 * cost.rho)
+            moves, variance = rows, Fraction(rows**2) / (2 * cost.rho)
             if (
                 half_width is None
-                or gaussian_delta(variance=variance, sensitivity=1, half_width=half_width) > cost.delta
+                or gaussian_delta(variance=variance, sensitivity=rows, half_width=half_width) > cost.delta
             ):
                 raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
             width = half_width
@@ -120,19 +136,39 @@ class Curator:
 
             def draw() -> int:
                 return noise.truncated_discrete_gaussian(variance=variance, half_width=width)
+
+            def bound_of(level: int) -> int:
+                return gauge_bound(public, level)
+
+            def exact() -> int:
+                return gauge(self._exact_boundaries(public))
         else:
-            width = paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=1)
-            scale = 1 / cost.epsilon
+            two = len(schema.tables) == 2
+            beta = Fraction(1) if two else _paper_beta(cost)
+            moves = rows if two else rows * RESIDUAL_STEPS
+            width = paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=moves)
+            scale = Fraction(moves) / cost.epsilon
             mechanism, parameters = "truncated discrete Laplace", {"scale": scale, "half_width": Fraction(width)}
+            if not two:
+                parameters |= {"beta": beta, "steps": Fraction(RESIDUAL_STEPS)}
 
             def draw() -> int:
                 return noise.truncated_discrete_laplace(scale=scale, half_width=width)
 
-        def exact() -> int:
-            return max(self._engine.exact_boundary(frozenset({name})) for name in names)
+            def bound_of(level: int) -> int:
+                return gauge_bound(public, level) if two else residual_bound(level, beta=beta, steps=RESIDUAL_STEPS)
 
-        noisy = self._noisy_number(exact, draw, mechanism, "sensitivity bound", cost, Fraction(1), parameters)
-        return self._mint(max(1, noisy))
+            def exact() -> int:
+                boundaries = self._exact_boundaries(public)
+                return gauge(boundaries) if two else residual_level(boundaries, beta=beta, steps=RESIDUAL_STEPS)
+
+        noisy = self._noisy_number(exact, draw, mechanism, "sensitivity bound", cost, Fraction(moves), parameters)
+        return self._mint(max(1, bound_of(noisy)))
+
+    def _exact_boundaries(self, public: Boundaries) -> Boundaries:
+        """T_F for every proper subset F of the tables."""
+        values = {tables: self._engine.exact_boundary(tables) for tables in subsets(self.schema)}
+        return replace(public, values=values)
 
     def _mint(self, value: int) -> Bound:
         bound = Bound(value)
@@ -147,15 +183,16 @@ class Curator:
         Proof: P-29.
         """
         self._require_minted(bound)
+        moves = bound.value * max(1, self._churn)
         if isinstance(cost, Concentrated):
-            variance = Fraction(bound.value**2) / (2 * cost.rho)
+            variance = Fraction(moves**2) / (2 * cost.rho)
             mechanism, parameters = "discrete Gaussian", {"variance": variance}
 
             def draw() -> int:
                 return noise.discrete_gaussian(variance=variance)
         else:
-            width = paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=bound.value)
-            scale = Fraction(bound.value) / cost.epsilon
+            width = paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=moves)
+            scale = Fraction(moves) / cost.epsilon
             mechanism, parameters = (
                 "truncated discrete Laplace",
                 {"scale": scale, "half_width": Fraction(width)},
@@ -165,15 +202,15 @@ class Curator:
                 return noise.truncated_discrete_laplace(scale=scale, half_width=width)
 
         return self._noisy_number(
-            self._exact_join_size, draw, mechanism, "join size", cost, Fraction(bound.value), parameters
+            self._exact_join_size, draw, mechanism, "join size", cost, Fraction(moves), parameters
         )
 
     def measure(self, group: Group, bound: Bound, cost: Concentrated) -> Measurement:
         """All answers of a group at once, with the discrete Gaussian. Proof: P-30."""
         self._require_minted(bound)
-        square = squared_norm(group) * bound.value**2
-        variance = Fraction(square) / (2 * cost.rho)
+        square = squared_norm(group) * bound.value**2 * self._group_churn(group)
         moves = Fraction(math.isqrt(square - 1) + 1) if square else Fraction(0)
+        variance = moves**2 / (2 * cost.rho)
         event = self._event("discrete Gaussian", f"measure {group.name}", cost, moves, {"variance": variance})
         noisy = self._noisy_numbers(
             lambda: self._exact(group),
@@ -191,7 +228,7 @@ class Curator:
         self._require_minted(bound)
         low, high = weight_ranges(group)[index]
         if isinstance(cost, Concentrated):
-            moves = Fraction((high - low) * bound.value)
+            moves = Fraction((high - low) * bound.value * (1 + self._churn))
             unit, variance = group.unit / 2, moves**2 / (2 * cost.rho)
             if not moves:
                 raise BudgetError(
@@ -211,7 +248,7 @@ class Curator:
             def draw(size: int) -> Numbers:
                 return noise.discrete_gaussian_array(variance=variance, size=size)
         else:
-            moves = Fraction(max(abs(low), abs(high)) * bound.value)
+            moves = Fraction(max(abs(low), abs(high)) * bound.value * (1 + self._churn))
             scale = max(moves, Fraction(1)) / cost.epsilon
             unit, variance = group.unit, 2 * scale**2
             event = self._event(
@@ -245,7 +282,7 @@ class Curator:
             raise BudgetError("every query is constant; its answer is a multiple of the join size")
         widest = [_widest(group, centred=centred) for group in groups]
         common = math.lcm(*(w for w in widest if w))
-        moves = Fraction(common * bound.value)
+        moves = Fraction(common * bound.value * (1 + self._churn))
         epsilon = selection_epsilon(cost.rho) if isinstance(cost, Concentrated) else cost.epsilon
         rate = epsilon / (2 * moves)
         event = self._event("exponential mechanism", "select a query", cost, moves, {"epsilon": epsilon})
@@ -326,6 +363,14 @@ class Curator:
         if not any(bound is known for known in self._minted):
             raise BudgetError("a sensitivity bound must be minted by this Curator; ask it for one")
 
+    def _group_churn(self, group: Group) -> int:
+        """By how much enforced bounds multiply the squared move of a group: added and removed rows. Proof: P-62."""
+        if not self._churn:
+            return 1
+        if all(low >= 0 for low, _ in weight_ranges(group)):
+            return 1 + self._churn**2
+        return (1 + self._churn) ** 2
+
     # -- exact values, private ---------------------------------------------------------------------------
 
     def prepare(self, groups: Sequence[Group]) -> None:
@@ -357,6 +402,27 @@ def _widest(group: Group, *, centred: bool) -> int:
     if centred:
         return max(high - low for low, high in ranges)
     return max(max(abs(low), abs(high)) for low, high in ranges)
+
+
+def _public_boundaries(schema: Schema, engine: Engine) -> Boundaries:
+    """What is public of the boundary values: those of public tables alone, and what declared bounds imply.
+
+    The others are written as zero; no public curve looks at them.
+    """
+    private = frozenset(schema.private_tables)
+    values = {tables: 0 if tables & private else engine.exact_boundary(tables) for tables in subsets(schema)}
+    return Boundaries(
+        tables=tuple(t.name for t in schema.tables),
+        private=private,
+        values=values,
+        caps=degree_caps(schema),
+        factors=degree_factors(schema),
+    )
+
+
+def _paper_beta(cost: Approximate) -> Fraction:
+    """beta = 1/lambda = epsilon / ln(1/delta) of the whole release, twice what the bound gets; any value is sound."""
+    return Fraction(round(2 * float(cost.epsilon) / math.log(1 / (2 * float(cost.delta))) * 2**20), 2**20)
 
 
 @lru_cache(maxsize=512)

@@ -1,0 +1,349 @@
+"""Boundary values T_F, the local sensitivity k rows away (LŜ^k), and residual sensitivity (Definition 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from math import ceil, floor, lcm
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.privacy.rational import exp_lower, exp_upper, log_lower, log_upper
+
+Tables = frozenset[str]
+Form = tuple[int, ...]
+"""A multilinear polynomial: entry `mask` is the coefficient of the product of s_j over the bits j of `mask`."""
+Box = tuple[tuple[int, ...], tuple[int, ...]]
+"""Lowest corner and widths: the points low, …, low + width."""
+
+_MARGIN = 2.0**-30
+"""The filter keeps every point whose float value is within this of the largest; its own error is below 2**-44."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundaries:
+    """The boundary values T_F of an instance, and what is public about them.
+
+    `caps` holds public bounds T_F <= cap_F; `factors` holds (F, j, c) with T_F <= c·T_{F minus j}, valid for every
+    instance that can occur. Both are the caller's to prove.
+    """
+
+    tables: tuple[str, ...]
+    private: frozenset[str]
+    values: Mapping[Tables, int]
+    """T_F for every proper subset F of the tables."""
+    caps: Mapping[Tables, int] = field(default_factory=dict)
+    factors: tuple[tuple[Tables, str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.private or not self.private <= set(self.tables):
+            raise ValueError(f"private ({sorted(self.private)}) must name at least one of the tables")
+        missing = [sorted(subset) for subset in proper_subsets(self.tables) if subset not in self.values]
+        if missing:
+            raise ValueError(f"values must hold every proper subset of the tables; {missing[0]} is missing")
+        if self.values[frozenset()] != 1 or min(self.values.values()) < 0:
+            raise ValueError("values must not be negative, and 1 for the empty set")
+        if any(c < 0 for c in self.caps.values()) or any(j not in f or c < 0 for f, j, c in self.factors):
+            raise ValueError("caps and factors must not be negative, and a factor's table must be in its set")
+
+
+def proper_subsets(tables: Sequence[str]) -> Iterator[Tables]:
+    """Every subset but the whole, small ones first. Proof: P-34."""
+    for size in range(len(tables)):
+        yield from map(frozenset, combinations(tables, size))
+
+
+def local_sensitivity(b: Boundaries) -> int:
+    """LS: how many join results one row of a private table can be in. Proof: P-34.
+
+    >>> local_sensitivity(star((1000, 1, 1)))
+    1000
+    """
+    return max(b.values[all_but(b, i)] for i in b.private)
+
+
+def star(degrees: Sequence[int], *, private: Sequence[int] | None = None) -> Boundaries:
+    """Tables 1, 2, … whose boundary values are products of the given T_1, T_2, …, for examples. Proof: P-34."""
+    names = tuple(str(n) for n in range(1, len(degrees) + 1))
+    values = {frozenset[str](): 1}
+    for subset in proper_subsets(names):
+        for name in sorted(subset)[:1]:
+            values[subset] = degrees[int(name) - 1] * values[subset - {name}]
+    chosen = names if private is None else tuple(str(n) for n in private)
+    return Boundaries(tables=names, private=frozenset(chosen), values=values)
+
+
+def sensitivity_forms(b: Boundaries) -> list[list[Form]]:
+    """For each private i polynomials in the s of the other private tables, whose minimum is B_{all but i}(s).
+
+    All polynomials of one i have the same variables, in the order of `tables`. Proof: P-35.
+    """
+    return [_forms(b, all_but(b, i)) for i in b.tables if i in b.private]
+
+
+def local_sensitivity_at(b: Boundaries, k: int) -> int:
+    """LŜ^k: a bound of the local sensitivity of all instances that k rows can turn this one into. Proof: P-36.
+
+    >>> [local_sensitivity_at(star((1000, 1, 1)), k) for k in (0, 1, 60)]
+    [1000, 2000, 61000]
+    """
+    best = 0
+    for forms in sensitivity_forms(b):
+        best = max(best, _largest_at(forms, k, best))
+    return best
+
+
+def residual_sensitivity(b: Boundaries, beta: Fraction) -> Fraction:
+    """RS: at least max_k exp(-beta·k)·LŜ^k, and at most 1 + 2**-60 times that. Proof: P-42.
+
+    T_F must be below 2**500. Takes about box^(tables - 2) steps, box = 1/beta.
+    """
+    return max((value * exp_upper(-beta * k) for k, value in _candidates(b, beta)), default=Fraction(0))
+
+
+def residual_level(b: Boundaries, *, beta: Fraction, steps: int) -> int:
+    """The least level >= 0 with LŜ^k <= residual_bound(level + steps·k) for all k; sensitivity `steps`. Proof: P-43."""
+    _check(beta, steps)
+    level = 0
+    for k, value in _candidates(b, beta):
+        level = max(level, _least_level(value, beta=beta, steps=steps) - steps * k)
+    return level
+
+
+def residual_bound(level: int, *, beta: Fraction, steps: int) -> int:
+    """G(level), the whole part of exp(beta·level/steps). Proof: P-43.
+
+    >>> [residual_bound(n, beta=Fraction(1), steps=2) for n in range(5)]
+    [1, 1, 2, 4, 7]
+    """
+    _check(beta, steps)
+    x = beta * level / steps
+    bits = 128
+    while floor(exp_lower(x, bits=bits)) != floor(exp_upper(x, bits=bits)):
+        bits *= 2
+    return floor(exp_lower(x, bits=bits))
+
+
+def all_but(b: Boundaries, i: str) -> Tables:
+    """Every table except i. Proof: P-34."""
+    return frozenset(b.tables) - {i}
+
+
+def _forms(b: Boundaries, whole: Tables) -> list[Form]:
+    """B_F(s) as a minimum: the sum of F, and for every chain of factors c·(sum of a smaller set) or c·cap."""
+    names = [t for t in b.tables if t in whole and t in b.private]
+    reached = {whole: 1}
+    for size in range(len(whole), 0, -1):
+        for subset, j, c in b.factors:
+            if len(subset) == size and subset in reached:
+                cost = c * reached[subset]
+                reached[subset - {j}] = min(cost, reached.get(subset - {j}, cost))
+    found: list[Form] = []
+    for subset, cost in reached.items():
+        found.append(tuple(cost * c for c in _expansion(b, subset, names)))
+        if subset in b.caps:
+            found.append((cost * b.caps[subset], *(0,) * (2 ** len(names) - 1)))
+    return undominated(found, smaller=True)
+
+
+def _expansion(b: Boundaries, subset: Tables, names: Sequence[str]) -> list[int]:
+    """Coefficients of Σ_E T_{subset minus E}·Π_{j in E} s_j, E over the private tables in `subset`."""
+    coefficients = []
+    for mask in range(2 ** len(names)):
+        taken = frozenset(name for bit, name in enumerate(names) if mask >> bit & 1)
+        coefficients.append(b.values[subset - taken] if taken <= subset else 0)
+    return coefficients
+
+
+def undominated(found: Sequence[Form], *, smaller: bool = False) -> list[Form]:
+    """The forms without those that another one replaces in a maximum (or, if `smaller`, in a minimum). Proof: P-35."""
+    kept = list(dict.fromkeys(found))
+    if smaller:
+        return [form for form in kept if not any(other != form and _below(other, form) for other in kept)]
+    return [form for form in kept if not any(other != form and _below(form, other) for other in kept)]
+
+
+def _below(form: Form, other: Form) -> bool:
+    return all(x <= y for x, y in zip(form, other, strict=True))
+
+
+def variable_count(form: Form) -> int:
+    """How many variables a form has. Proof: P-35."""
+    return len(form).bit_length() - 1
+
+
+def form_at(form: Form, point: Sequence[int]) -> int:
+    """The value of a form at s = point. Proof: P-35."""
+    values = list(form)
+    for x in reversed(point):
+        half = len(values) // 2
+        values = [values[n] + x * values[n + half] for n in range(half)]
+    return values[0]
+
+
+def moved_form(form: Form, point: Sequence[int]) -> list[int]:
+    """The coefficients of u -> form(point + u). Proof: P-35."""
+    values = list(form)
+    for bit, x in enumerate(point):
+        if x:
+            step = 1 << bit
+            for mask in range(len(values)):
+                if not mask & step:
+                    values[mask] += x * values[mask | step]
+    return values
+
+
+def majorant(moved: Sequence[int], widths: Sequence[int]) -> tuple[int, list[int], int]:
+    """A linear function above the form on 0 <= u <= widths: constant, slopes, common divisor. Proof: P-36."""
+    variables = len(widths)
+    unit = lcm(*range(1, variables + 1))
+    slopes = [0] * variables
+    for mask in range(1, len(moved)):
+        if not moved[mask]:
+            continue
+        bits = [bit for bit in range(variables) if mask >> bit & 1]
+        share = moved[mask] * (unit // len(bits))
+        for bit in bits:
+            product = share
+            for other in bits:
+                if other != bit:
+                    product *= widths[other]
+            slopes[bit] += product
+    return unit * moved[0], slopes, unit
+
+
+def halves(box: Box, slopes: Sequence[int]) -> list[Box]:
+    """The box cut in two across the side along which its majorant varies most. Proof: P-36."""
+    low, widths = box
+    cut = max(range(len(low)), key=lambda n: (widths[n] > 0, slopes[n] * widths[n], widths[n]))
+    left = widths[cut] // 2
+    upper = (*low[:cut], low[cut] + left + 1, *low[cut + 1 :])
+    return [
+        (low, (*widths[:cut], left, *widths[cut + 1 :])),
+        (upper, (*widths[:cut], widths[cut] - left - 1, *widths[cut + 1 :])),
+    ]
+
+
+def _largest_at(forms: Sequence[Form], k: int, best: int) -> int:
+    """The larger of `best` and the largest minimum of the forms over whole s >= 0 with sum k. Proof: P-36."""
+    variables = variable_count(forms[0])
+    if variables == 0:
+        return max(best, min(form[0] for form in forms))
+    boxes: list[Box] = [((0,) * variables, (k,) * variables)]
+    while boxes:
+        low, widths = boxes.pop()
+        left = k - sum(low)
+        if left < 0 or sum(widths) < left:
+            continue
+        widths = tuple(min(w, left) for w in widths)
+        bound, point, steep = None, low, [0] * variables
+        for form in forms:
+            constant, slopes, unit = majorant(moved_form(form, low), widths)
+            filled = _filled(slopes, widths, left)
+            value = (constant + sum(x * y for x, y in zip(slopes, filled, strict=True))) // unit
+            if bound is None or value < bound:
+                bound, steep = value, slopes
+                point = tuple(x + y for x, y in zip(low, filled, strict=True))
+        assert bound is not None
+        if bound > best:
+            best = max(best, min(form_at(form, point) for form in forms))
+            if bound > best and any(widths):
+                boxes.extend(halves((low, widths), steep))
+    return best
+
+
+def _filled(slopes: Sequence[int], widths: Sequence[int], total: int) -> list[int]:
+    """The u in the box with sum `total` at which the linear function is largest: steepest side first."""
+    filled = [0] * len(widths)
+    for n in sorted(range(len(widths)), key=lambda n: -slopes[n]):
+        filled[n] = min(widths[n], total)
+        total -= filled[n]
+    return filled
+
+
+def _check(beta: Fraction, steps: int) -> None:
+    if beta <= 0:
+        raise ValueError(f"beta ({beta}) must be positive")
+    if steps < 1:
+        raise ValueError(f"steps ({steps}) must be at least 1")
+
+
+def _least_level(value: int, *, beta: Fraction, steps: int) -> int:
+    """The least n >= 0 with value <= exp(beta·n/steps)."""
+    if value <= 1:
+        return 0
+    bits = 128
+    while True:
+        low = ceil(log_lower(Fraction(value), bits=bits) * steps / beta)
+        if low == ceil(log_upper(Fraction(value), bits=bits) * steps / beta):
+            return low
+        bits *= 2
+
+
+def box_side(beta: Fraction) -> int:
+    """A whole number at least 1/(exp(beta) - 1): no larger s_j is needed. Proof: P-41."""
+    if not 0 < beta <= 16:
+        raise ValueError(f"beta ({beta}) must be positive and at most 16")
+    return ceil(1 / (exp_lower(beta) - 1))
+
+
+def _candidates(b: Boundaries, beta: Fraction) -> Iterator[tuple[int, int]]:
+    """Pairs (sum of s, B(s)), among them one at which exp(-beta·sum)·B(s) is largest over all s and all i."""
+    side = box_side(beta)
+    weights = np.array([float(exp_upper(-beta * t)) for t in range(side + 1)])
+    groups = list({tuple(forms): forms for forms in sensitivity_forms(b)}.values())
+    shift = max(max(max(form) for form in forms) for forms in groups).bit_length()
+    approximations = [_last_axis(forms, weights, shift) for forms in groups]
+    largest = max(float(approximation.max()) for approximation in approximations)
+    if largest == 0:
+        return
+    found: dict[int, int] = {}
+    for forms, approximation in zip(groups, approximations, strict=True):
+        for place in np.argwhere(approximation >= largest * (1 - _MARGIN)):
+            for point in _extended(forms, [int(x) for x in place], side):
+                k, value = sum(point), min(form_at(form, point) for form in forms)
+                found[k] = max(found.get(k, 0), value)
+    yield from found.items()
+
+
+def _extended(forms: list[Form], point: list[int], side: int) -> Iterator[list[int]]:
+    """The points with these first coordinates; the last one runs over the box. Without variables there is one."""
+    if len(forms[0]) == 1:
+        yield []
+    else:
+        yield from ([*point, t] for t in range(side + 1))
+
+
+def _last_axis(forms: list[Form], weights: NDArray[np.float64], shift: int) -> NDArray[np.float64]:
+    """About 2**-shift · max over the last coordinate of exp(-beta·sum)·B(s), for all s in the box but the last."""
+    lines = [_lines(form, weights, shift) for form in forms]
+    if len(forms[0]) == 1:
+        lowest: NDArray[np.float64] = np.array(min(float(constant) for constant, _ in lines))
+        return lowest
+    best = np.zeros_like(lines[0][0])
+    for t, weight in enumerate(weights):
+        here = lines[0][0] * weight + lines[0][1] * (t * weight)
+        for constant, slope in lines[1:]:
+            here = np.minimum(here, constant * weight + slope * (t * weight))
+        best = np.maximum(best, here)
+    return best
+
+
+def _lines(form: Form, weights: NDArray[np.float64], shift: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Constant and slope in the last variable, for all values of the others, with the others' weights."""
+    variables = len(form).bit_length() - 1
+    scaled = [float(Fraction(c, 1 << shift)) for c in form]
+    # The first variable is the lowest bit: the last axis of the reshaped array.
+    tensor = np.array(scaled).reshape((2,) * variables)
+    if variables == 0:
+        return tensor, tensor
+    basis = np.stack([weights, np.arange(len(weights)) * weights])
+    # Each step contracts the last axis (the next variable) and puts the box in front of what is left.
+    done: NDArray[np.float64] = tensor
+    for _ in range(variables - 1):
+        done = np.moveaxis(np.stack([done[..., 0], done[..., 1]], axis=-1) @ basis, -1, 0)
+    order = tuple(range(variables - 2, -1, -1))
+    return np.transpose(done[..., 0], order), np.transpose(done[..., 1], order)
