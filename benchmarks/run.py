@@ -6,6 +6,7 @@ import argparse
 import sys
 
 import accuracy
+import joins
 import speed
 
 
@@ -18,6 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only != "speed":
         wanted = ["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else ["--runs", "7"]
         status = accuracy.main(wanted)
+        if not options.quick:
+            status = status or joins.main([])
     if options.only != "accuracy":
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
     return status

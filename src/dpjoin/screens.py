@@ -253,7 +253,7 @@ def next_commands(folder: str, attributes: Sequence[str]) -> str:
         "Next:\n"
         f'  {dpjoin} answer {quoted} "SELECT {first}COUNT(*) FROM joined{by}"\n'
         f"  {dpjoin} synthesize {quoted} --rows 1000 --seed 1 -o rows.csv\n"
-        f'  {python} -c "import duckdb; duckdb.sql(\\"FROM \'{folder}/synthetic.parquet\' LIMIT 5\\").show()"'
+        f'  {python} -c "import duckdb; duckdb.sql(\\"FROM \'{folder}/synthetic.parquet\' USING SAMPLE 5\\").show()"'
     )
 
 
