@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -118,19 +119,26 @@ PUBLISHED: dict[str, dict[str, dict[str, str]]] = {
 """The joins of Dong and Yi (SIGMOD 2021) over TPC-H tables: attribute -> column per table. Q3 is cyclic."""
 
 
+@pytest.fixture(scope="module")
+def tpch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TPC-H tables at scale 0.01, generated."""
+    folder = tmp_path_factory.mktemp("tpch")
+    program = Path(sys.executable).parent / "tpchgen-cli"
+    subprocess.run([program, "parquet", "-s", "0.01", "--output-dir", folder], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.paper
 @pytest.mark.parametrize("query", PUBLISHED)
-def test_published_boundaries(query: str) -> None:
+def test_published_boundaries(query: str, tpch: Path) -> None:
     """T_E equals the published value for every subset that holds the public tables, and so does the join size."""
-    folder = Path(os.environ.get("DPJOIN_TPCH", "absent"))
-    if not (folder / "expected_TE.json").exists():
-        pytest.skip("DPJOIN_TPCH must name a folder with TPC-H tables at scale 0.01 and expected_TE.json")
-    published = json.loads((folder / "expected_TE.json").read_text())[f"TPCH_{query}_sf0.01"]
+    published = json.loads((Path(__file__).parent / "fixtures" / "tpch_boundaries.json").read_text())[query]
     tables = PUBLISHED[query]
     schema = Schema(
         tuple(Table(name=n, attributes=tuple(c), columns=c) for n, c in tables.items()),
         tuple(Attribute(name=a, key=True) for a in dict.fromkeys(a for c in tables.values() for a in c)),
     )
-    engine = DuckEngine(schema, {n: folder / f"{n}.parquet" for n in tables}, attributes=())
+    engine = DuckEngine(schema, {n: tpch / f"{n}.parquet" for n in tables}, attributes=())
     assert engine.exact_join_size() == published["count"]
     assert {e: engine.exact_boundary(frozenset(e.split("+"))) for e in published["T"]} == published["T"]
 
