@@ -298,8 +298,9 @@ def test_instances_equal_the_definitions(shape: str) -> None:
     ("shape", "private"),
     [*((shape, None) for shape in SHAPES), ("path3", "12"), ("path3", "13"), ("star3", "12"), ("cycle4", "134")],
 )
-def test_no_neighbour_moves_a_gauge_by_more_than_one(shape: str, private: str | None) -> None:
-    """On every neighbour of 20 instances per shape the gauges move by at most 1, the residual level by at most 3."""
+@pytest.mark.parametrize("instances", [20, pytest.param(200, marks=pytest.mark.full)])
+def test_no_neighbour_moves_a_gauge_by_more_than_one(shape: str, private: str | None, instances: int) -> None:
+    """On every neighbour of the instances the gauges move by at most 1, the residual level by at most 3 steps."""
     rng = np.random.default_rng(60)
     schema = schema_of(shape, private=private)
     names = tuple(t.name for t in schema.tables)
@@ -308,7 +309,7 @@ def test_no_neighbour_moves_a_gauge_by_more_than_one(shape: str, private: str | 
         b = boundaries_of(schema, tables)
         return numbers(shape, private, tuple(b.values[f] for f in proper_subsets(names)))
 
-    for _ in range(20):
+    for _ in range(instances):
         tables = random_rows(rng, schema)
         t, ls, both, level, _ = measured(tables)
         for other in all_neighbours(schema, tables):
@@ -323,12 +324,13 @@ def test_no_neighbour_moves_a_gauge_by_more_than_one(shape: str, private: str | 
 
 @pytest.mark.parametrize("shape", ["two", "path3", "triangle", "star3", "middle"])
 @pytest.mark.parametrize("beta", BETAS)
-def test_residual_sensitivity_is_smooth(shape: str, beta: Fraction) -> None:
+@pytest.mark.parametrize("instances", [3, pytest.param(70, marks=pytest.mark.full)])
+def test_residual_sensitivity_is_smooth(shape: str, beta: Fraction, instances: int) -> None:
     """RS is at least LS and grows by at most a factor exp(beta) between neighbours."""
     rng = np.random.default_rng(70)
     schema = schema_of(shape)
     factor = math.exp(beta) * (1 + 1e-12)
-    for _ in range(3):
+    for _ in range(instances):
         tables = random_rows(rng, schema)
         b = boundaries_of(schema, tables)
         here = residual_sensitivity(b, beta)
