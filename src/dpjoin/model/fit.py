@@ -18,7 +18,7 @@ from dpjoin.model.terms import FloatArray, Terms
 
 PRIOR_START = 0.4
 """Where each group's tau starts. Log-odds interactions in tabular data are mostly below one."""
-PRIOR_PSEUDO = (1.0, 0.3)
+PRIOR_PSEUDO = (0.5, 0.1)
 """(weight in effective potentials, tau) of the pseudo-observation that keeps an empty group's tau finite."""
 PRIOR_RANGE = (0.02, 4.0)
 DEAR_CELLS = 2**21
