@@ -17,7 +17,7 @@ from dpjoin.workload import Group, Kronecker
 
 MEMBERS = 12
 """How many plausible models stand for the uncertainty; the spread of 12 is known to about a fifth."""
-STRETCH = 1.25
+STRETCH = 1.2
 """Bars are this much longer than the members' spread: twelve members know it roughly, the prior widths are
 estimated themselves, and real interactions have longer tails than a Gaussian."""
 PRODUCT_STRETCH = 1.65
