@@ -223,3 +223,20 @@ def test_bounds_enforced_one_after_the_other_are_caught() -> None:
         if entered > 1:
             break
     assert entered > 1, f"never more than one entered; most changes {worst}"
+
+
+@pytest.mark.parametrize("shape", ["two", "path", "star", "triangle"])
+@pytest.mark.parametrize("profile", ["tight", "paper"])
+def test_a_broken_promise_raises_nothing(shape: str, profile: str) -> None:
+    """Rows beyond an assumed bound are left out silently: an error would tell that they exist."""
+    schema = make_schema(shape)
+    first = replace(schema.tables[0], bounds=(DegreeBound(attributes=schema.tables[0].attributes[-1:], limit=1),))
+    promised = dj.Schema((first, *schema.tables[1:]), schema.attributes)
+    rows = {t.name: [dict.fromkeys(t.attributes, 1)] * 30 for t in promised.tables}
+    arrow = {
+        t.name: pa.table({a: pa.array([r[a] for r in rows[t.name]], pa.int64()) for a in t.attributes})
+        for t in promised.tables
+    }
+    released = dj.release(promised, dj.Workload.marginals(promised, 1), arrow, BUDGET, profile=profile)
+    assert released.join_size >= 1
+    assert DuckEngine(promised, arrow, attributes=()).exact_boundary(frozenset({first.name})) == 1

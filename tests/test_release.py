@@ -169,9 +169,13 @@ def test_product_queries(profile: str) -> None:
         "s": (("c", "d"), rng.uniform(0, 1, (60, 5, 2))),
     }
     workload = dj.Workload.products(SCHEMA, weights)
-    release = dj.release(SCHEMA, workload, TABLES, BUDGET, profile=profile)
-    found = dj.evaluate(release, TABLES)
-    assert found.covered > 0.6
+    # The queries share their noise, so one release's coverage swings; three together say more.
+    covered = []
+    for _ in range(3):
+        release = dj.release(SCHEMA, workload, TABLES, BUDGET, profile=profile)
+        found = dj.evaluate(release, TABLES)
+        covered.append(found.covered)
+    assert np.mean(covered) > 0.75
     if profile == "tight":
         assert found.max_error < 0.05 * release.join_size
 
