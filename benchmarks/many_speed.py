@@ -1,7 +1,14 @@
-"""Boundary queries of three-table joins of a million rows each, against one GROUP BY scan: part of `speed.py`."""
+"""Boundary queries of three-table joins of a million rows each, against one GROUP BY scan: part of `speed.py`.
+
+Alone: `python benchmarks/many_speed.py [--quick]`.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,8 +24,11 @@ import pyarrow.parquet as pq
 import dpjoin as dj
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.privacy.public_bounds import subsets
+from report import markdown_table, number, peak_mb
 
 SHAPES = {"star": {"r": "k", "s": "k", "t": "k"}, "path": {"r": "x", "s": "xy", "t": "y"}}
+RATIO = 5.0
+MEMORY_MB = 2000
 
 
 def schema(shape: str) -> dj.Schema:
@@ -68,12 +78,101 @@ def measure(rows: int, keys: int, repetitions: int) -> list[dict[str, Any]]:
                 size = engine_work(shape, files)
                 scans = [_seconds(lambda: scan_work(shape, files)) for _ in range(repetitions)]  # noqa: B023
                 engines = [_seconds(lambda: engine_work(shape, files)) for _ in range(repetitions)]  # noqa: B023
-            ratio = median(engines) / median(scans)
-            found.append({"shape": shape, "zipf": power, "join_size": size, "scan": median(scans), "ratio": ratio})
+                memory = peak_memory(shape, files)
+            found.append(
+                {
+                    "shape": shape,
+                    "zipf": power,
+                    "rows": rows,
+                    "join_size": size,
+                    "scan": median(scans),
+                    "engine": median(engines),
+                    "ratio": median(engines) / median(scans),
+                    **memory,
+                }
+            )
     return found
+
+
+def peak_memory(shape: str, files: dict[str, str]) -> dict[str, float]:
+    """Peak memory, in megabytes, of a fresh process that does the engine's work once."""
+    command = [sys.executable, __file__, "--engine-only", shape, json.dumps(files)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _engine_only(shape: str, files: dict[str, str]) -> dict[str, float]:
+    before = peak_mb()
+    engine_work(shape, files)
+    return {"imports_mb": before, "peak_mb": peak_mb()}
+
+
+def gauges(*, quick: bool) -> dict[str, Any] | None:
+    """Seconds of the sensitivities from given boundary values, or None where `gauge_speed.py` is not there."""
+    try:
+        import gauge_speed
+    except ModuleNotFoundError as missing:
+        if missing.name != "gauge_speed":
+            raise
+        return None
+    return gauge_speed.measure(quick)
+
+
+def page_parts(found: list[dict[str, Any]]) -> list[str]:
+    """The results in Markdown."""
+    rows = [
+        [
+            f"{m['shape']}, Zipf {m['zipf']}",
+            f"{m['join_size']:.1e}",
+            f"{m['scan']:.3f}",
+            f"{m['engine']:.3f}",
+            f"{number(m['ratio'])} × scan",
+            "met" if m["ratio"] <= RATIO else "not met",
+            f"{m['peak_mb']:,.0f} MB",
+            "met" if m["peak_mb"] < MEMORY_MB else "not met",
+        ]
+        for m in found
+    ]
+    head = ["join", "join size", "scan s", "engine s", "ratio", f"at most {RATIO:g}"]
+    return [
+        "## Three tables",
+        f"Every boundary value T_E and the join size of three Parquet tables of {found[0]['rows']:,} rows, against one "
+        "GROUP BY of each. Peak memory: of a fresh process that does the engine's work once; "
+        f"{found[0]['imports_mb']:,.0f} MB of it are there after the imports.",
+        markdown_table([*head, "peak memory", f"below {MEMORY_MB:,} MB"], rows),
+    ]
 
 
 def _seconds(work: Callable[[], Any]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def gauge_parts(found: dict[str, Any] | None) -> list[str]:
+    """What `gauge_speed.py` found, in Markdown."""
+    if not found:
+        return []
+    import gauge_speed
+
+    return [
+        "## Sensitivities of six tables from given boundary values",
+        f"Milliseconds on the processor for {found['vectors']} random vectors of boundary values, all tables private; "
+        f"residual sensitivity at beta = 1/{1 / found['beta']:.1f}. One seed; the search's constants were chosen on it.",
+        gauge_speed.table(found),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--engine-only"]:
+        print(json.dumps(_engine_only(arguments[1], json.loads(arguments[2]))))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small, once")
+    quick = parser.parse_args(arguments).quick
+    found = measure(*((20_000, 2_000, 1) if quick else (1_000_000, 100_000, 5)))
+    print("\n\n".join([*page_parts(found), *gauge_parts(gauges(quick=quick))]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

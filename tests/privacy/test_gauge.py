@@ -111,6 +111,29 @@ def ls_gauge_by_loops(b: Boundaries, last: int) -> int:
     return next(z for z in range(2 * last) if all(v <= curve[z + k] for k, v in enumerate(reached)))
 
 
+def ls_at_by_grid(b: Boundaries, last: int) -> list[int]:
+    """LŜ^0, …, LŜ^last by evaluating all s with sum at most `last`; values must fit in 62 bits."""
+    reached = np.zeros(last + 1, dtype=np.int64)
+    for i in sorted(b.private):
+        others = [j for j in b.tables if j != i and j in b.private]
+        points = np.zeros((1, 0), dtype=np.int64)
+        for _ in others:  # every point, once for each value that its sum leaves to the next coordinate
+            room = last + 1 - points.sum(axis=1)
+            ends = np.cumsum(room)
+            values = np.arange(ends[-1]) - np.repeat(ends - room, room)
+            points = np.column_stack([np.repeat(points, room, axis=0), values])
+        total = np.zeros(len(points), dtype=np.int64)
+        for size in range(len(others) + 1):
+            for taken in itertools.combinations(range(len(others)), size):
+                rest = frozenset(b.tables) - {i} - {others[n] for n in taken}
+                total += b.values[rest] * points[:, list(taken)].prod(axis=1)
+        if others:
+            np.maximum.at(reached, points.sum(axis=1), total)
+        else:
+            reached = np.maximum(reached, total[0])
+    return [int(x) for x in reached]
+
+
 # Random boundary values and instances ----------------------------------------------------------------------------
 
 
@@ -258,6 +281,57 @@ def test_ls_gauge_is_its_definition(m: int, top: int, last: int, public: bool) -
 def test_ls_gauge_of_exchangeable_tables(degrees: tuple[int, ...], last: int) -> None:
     """Tables that can be exchanged are searched in one order only, and nothing is lost."""
     assert ls_gauge(star(degrees)) == ls_gauge_by_loops(star(degrees), last)
+
+
+def six_tables(rng: np.random.Generator, n: int) -> Boundaries:
+    """Small values of six tables: stars, joins whose T_F is the largest product over keys, and no joins at all."""
+    if n % 3 == 0:
+        return star([int(x) for x in rng.integers(1, 4, 6)])
+    if n % 3 == 1:
+        return random_boundaries(rng, 6, top=1 if n % 2 else 2, public=n % 4 == 0)
+    degrees = rng.integers(0, 4, (6, 3))
+    products = {f: degrees[[int(t) - 1 for t in f]].prod(axis=0).max() for f in proper_subsets("123456")}
+    values = {f: int(x) for f, x in products.items()}
+    return Boundaries(tables=tuple("123456"), private=frozenset("123456"), values=values)
+
+
+@pytest.mark.parametrize("n", range(9))
+def test_six_tables_equal_the_grid(n: int) -> None:
+    """Both searches for six tables equal the maximum over every s with sum up to 24."""
+    b = six_tables(np.random.default_rng(110 + n), n)
+    reached = ls_at_by_grid(b, 24)
+    curve = bound_by_loops(b, 100)
+    level = ls_gauge(b)
+    assert level == next(z for z in range(70) if all(v <= curve[z + k] for k, v in enumerate(reached)))
+    assert reached[:3] == [local_sensitivity_at(b, k) for k in range(3)]
+    for beta in BETAS[1:]:
+        expected = max(math.exp(-beta * k) * v for k, v in enumerate(reached))
+        assert float(residual_sensitivity(b, beta)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("m", [3, 4, 5])
+@pytest.mark.parametrize("instances", [10, pytest.param(100, marks=pytest.mark.full)])
+def test_floats_lose_nothing(m: int, instances: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search that drops boxes by floats finds what the search in whole numbers alone finds."""
+    rng = np.random.default_rng(120 + m)
+    found = []
+    for n in range(instances):
+        b = random_boundaries(rng, m, top=int(rng.integers(1, 8)), public=n % 3 == 0)
+        if n % 2:
+            b = star([int(10**x) for x in rng.uniform(0, 5 - m / 2, m)])
+        found.append((b, ls_gauge(b)))
+    monkeypatch.setattr("dpjoin.privacy.gauge._LAST", 0)
+    assert [ls_gauge(b) for b, _ in found] == [level for _, level in found]
+
+
+def test_six_tables_of_very_unequal_degrees() -> None:
+    """Figures that the search in whole numbers found too, in seconds each; large ones are searched without floats."""
+    assert ls_gauge(star((1000, 1, 1, 1, 1, 1))) == 45
+    assert ls_gauge(star((100_000, 1, 1, 1, 1, 1))) == 3847
+    assert (
+        ls_gauge(star((100_000, 10_000, 1000, 100, 10, 1))) == gauge(star((1, 10, 100, 1000, 10_000, 100_000))) == 13506
+    )
+    assert ls_gauge(star((10**17, 1, 1))) == 5 * 10**16 + 2
 
 
 @pytest.mark.parametrize("beta", BETAS)

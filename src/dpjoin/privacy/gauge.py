@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
-from math import comb
+from functools import cache
+from itertools import combinations, pairwise
+from math import comb, factorial, log
+
+import numpy as np
 
 from dpjoin.privacy.residual import (
+    Array,
     Boundaries,
     Box,
     Form,
     Tables,
     all_but,
+    at_corners,
     form_at,
     halves,
     local_sensitivity,
@@ -29,6 +34,7 @@ from dpjoin.privacy.residual import (
     residual_level,
     residual_sensitivity,
     sensitivity_forms,
+    split_forms,
     star,
     undominated,
     variable_count,
@@ -54,8 +60,13 @@ Curve = tuple[tuple[int, Newton], ...]
 """Pieces (start, c): from `start` to the next start the value at z is Σ c_r·C(z - start, r); the first start is 0."""
 
 
-SEARCH_TABLES = 5
-"""Up to how many tables `gauge` looks for the smaller gauge: beyond, the exact search can take minutes."""
+SEARCH_TABLES = 8
+"""Up to how many tables `gauge` looks for the smaller gauge: beyond, the exact search can take long."""
+
+_MARGIN = 2.0**-30
+"""Floats drop a box or a point only if it fails by more than this share; their own error is below 2**-40."""
+_LAST, _LARGEST, _HIGHEST = 2**50, 2**200, 2**700
+"""Sums, coefficients and values below which the search in floats is exact enough and cannot overflow."""
 
 
 def gauge_bound(b: Boundaries, level: int) -> int:
@@ -99,9 +110,17 @@ def ls_gauge(b: Boundaries) -> int | None:
     if found[0][-1] == 0:  # the public tables join to nothing; the last coefficient is the same for every i
         return None if any(map(any, found)) else 0
     growth = _Growth(_bounds(b))
-    best = 0
-    for form in undominated(found):
-        best = _largest_need(form, growth, best)
+    assert growth.degree == variable_count(found[0])
+    forms = undominated(found)
+    best = max(_need(form, (0,) * variable_count(form), growth, 0) for form in forms)
+    if variable_count(forms[0]) < 2:
+        return best
+    highest = tuple(max(column) for column in zip(*forms, strict=True))
+    last = _last_total(highest)
+    if last < _LAST and max(highest) < _LARGEST and max(highest) * last**growth.degree < _HIGHEST:
+        return _largest_needs(forms, growth, best, last)
+    for form in forms:
+        best = _largest_need(form, growth, best, last)
     return best
 
 
@@ -122,7 +141,10 @@ def _sorted_form(form: Form) -> Form:
     """The same form with its variables renamed: the one with the largest coefficient without it first."""
     variables = variable_count(form)
     order = sorted(range(variables), key=lambda bit: (-form[(len(form) - 1) ^ (1 << bit)], form[1 << bit]))
-    return tuple(form[sum(1 << order[bit] for bit in range(variables) if mask >> bit & 1)] for mask in range(len(form)))
+    places = [0]
+    for bit in order:
+        places += [place | 1 << bit for place in places]
+    return tuple(form[place] for place in places)
 
 
 def _swapped(form: Form, bit: int) -> Form:
@@ -135,17 +157,17 @@ def _swapped(form: Form, bit: int) -> Form:
 
 
 class _Growth:
-    """G as a function with a fast path for one binomial; convex when there are no caps."""
+    """G as a function; convex when there are no caps. If degree >= 0, it is scale·C(z, degree)."""
 
     def __init__(self, curves: Sequence[Curve]) -> None:
         self._curves = list(dict.fromkeys(curves))
         only = self._curves[0]
         plain = len(self._curves) == 1 and len(only) == 1 and not any(only[0][1][:-1])
-        self._scale, self._degree = (only[0][1][-1], len(only[0][1]) - 1) if plain else (0, -1)
+        self.scale, self.degree = (only[0][1][-1], len(only[0][1]) - 1) if plain else (0, -1)
 
     def __call__(self, z: int) -> int:
-        if self._degree >= 0:
-            return self._scale * comb(z, self._degree)
+        if self.degree >= 0:
+            return self.scale * comb(z, self.degree)
         return max(_at(curve, z) for curve in self._curves)
 
     def step(self, z: int) -> int:
@@ -153,20 +175,17 @@ class _Growth:
         return self(z + 1) - self(z)
 
 
-def _largest_need(form: Form, growth: _Growth, best: int) -> int:
-    """The least level >= best with form(s) <= G(level + sum of s) for all whole s >= 0. Proof: P-39."""
+def _need(form: Form, point: Sequence[int], growth: _Growth, at_least: int) -> int:
+    """The least level >= at_least with form(point) <= G(level + sum of point)."""
+    value, total = form_at(form, point), sum(point)
+    if value <= growth(at_least + total):
+        return at_least
+    return _least_with(lambda level: growth(level + total) >= value, at_least)
+
+
+def _largest_need(form: Form, growth: _Growth, best: int, last: int) -> int:
+    """The least level >= best with form(s) <= G(level + sum of s) for all whole s >= 0, sum <= last. Proof: P-39."""
     variables = variable_count(form)
-
-    def need(point: Sequence[int], at_least: int) -> int:
-        value, total = form_at(form, point), sum(point)
-        if value <= growth(at_least + total):
-            return at_least
-        return _least_with(lambda level: growth(level + total) >= value, at_least)
-
-    best = need((0,) * variables, best)
-    if variables < 2:
-        return best
-    last = _last_total(form)
     twins = [n for n in range(variables - 1) if _swapped(form, n) == form]  # s_n >= s_{n+1} is enough
     boxes: list[Box] = [((0,) * variables, (last,) * variables)]
     while boxes:
@@ -180,12 +199,106 @@ def _largest_need(form: Form, growth: _Growth, best: int) -> int:
         bad = _first_violation(constant, slopes, unit, widths, growth, best + start)
         if bad is None:
             continue
-        best = need([x + y for x, y in zip(low, bad, strict=True)], best)
+        best = _need(form, [x + y for x, y in zip(low, bad, strict=True)], growth, best)
         if best > before:
             boxes.append((low, widths))
         elif any(widths):
             boxes.extend(halves((low, widths), slopes))
     return best
+
+
+@cache
+def _layout(variables: int) -> tuple[Array, Array, Array]:
+    """0 or 1 for each corner of a box and side; a sign for each pair of sides and corner; the sides of each pair."""
+    pairs = list(combinations(range(variables), 2))
+    corners = np.array([[float(mask >> j & 1) for j in range(variables)] for mask in range(1 << variables)])
+    signs = np.array([(1 - 2 * corners[:, i]) * (1 - 2 * corners[:, j]) for i, j in pairs])
+    return corners, signs, np.array([[float(j in pair) for j in range(variables)] for pair in pairs])
+
+
+def _largest_needs(forms: Sequence[Form], growth: _Growth, best: int, last: int) -> int:
+    """The same for all forms at once, G = scale·C(z, v): floats drop boxes, whole numbers decide. Proof: P-39."""
+    v = growth.degree
+    middle, root = (v - 1) / 2, (factorial(v) / growth.scale) ** (1 / v)
+    corners, signs, members = _layout(v)
+    table = np.array(forms, dtype=np.float64)
+    split = split_forms(forms)
+    who, low, high = np.arange(len(forms)), np.zeros((len(forms), v)), np.full((len(forms), v), float(last))
+    while True:
+        # a + s_j·b is the form: a, b and the form itself at the corners of the box.
+        free, slope = at_corners(split[..., who], low.T, high.T)
+        ratios = free / np.maximum(slope, 2.0**-200)
+        values = np.stack([free[0] + low[:, 0] * slope[0], free[0] + high[:, 0] * slope[0]], axis=1)
+        values = values.reshape(-1, len(who))
+        # The form is at most exp(top)·Π(s_j + shift_j) in the box.
+        shift = np.maximum(np.exp(np.log(np.maximum(ratios, 2.0**-10)).sum(axis=1).T / (1 << (v - 1))), 0.25)
+        left, right = np.log(low + shift), np.log(high + shift)
+        logs = np.log(np.maximum(values, 2.0**-100))
+        top = (logs - corners @ (right - left).T).max(axis=0) - left.sum(axis=-1)
+        # root·G(z)^(1/v) is at least z - middle - lack for z >= start.
+        start = np.maximum(best + low.sum(axis=-1), v - 1)
+        falling = start.copy()
+        for n in range(1, v):
+            falling *= start - n
+        lack = start - middle - falling ** (1 / v)
+        # Tangent to the geometric mean of the s_j + shift_j at `touch`, near the worst place of the box.
+        u = np.log(np.maximum(start - middle, 0.5) / v)
+        for _ in range(3):
+            inside = np.minimum(np.maximum(u[:, None], left), right)
+            moving = (inside == u[:, None]).sum(axis=-1)
+            gap = log(root / v) + (top + inside.sum(axis=-1)) / v - u
+            u = u + gap / np.maximum(1 - moving / v, 0.5 / v)
+        inside = np.minimum(np.maximum(u[:, None], left), right)
+        touch = np.exp(inside)
+        rise = np.exp(log(root / v) + (top + inside.sum(axis=-1)) / v)[:, None] / touch
+        worst = np.where(rise > 1, high, low)
+        excess = (rise * (shift + worst) - worst).sum(axis=-1) - (best - middle - lack)
+        keep = excess > -_MARGIN * (1 + best + worst.sum(axis=-1))
+        # At the worst point of all, s_j + a/b is at least (z - v + 1)/v, and at most z/v unless s_j = 0.
+        most = np.minimum(
+            middle + lack + root * values[-1] ** (1 / v), best + np.maximum(excess, 0) + high.sum(axis=-1)
+        ) * (1 + _MARGIN)
+        least = np.maximum(start, middle + root * values[0] ** (1 / v)) * (1 - _MARGIN)
+        limit = np.maximum(most[:, None] / v - ratios.min(axis=1).T * (1 - _MARGIN), 0)
+        room = low + np.maximum(most - best - low.sum(axis=-1) * (1 - _MARGIN), 0)[:, None]
+        high = np.minimum(high, np.floor(np.minimum(limit, room)))
+        low = np.maximum(low, np.ceil((least[:, None] - v + 1) / v - ratios.max(axis=1).T * (1 + _MARGIN)))
+        keep &= (low <= high).all(axis=-1) & (low.sum(axis=-1) <= last)
+        if not keep.any():
+            return best
+        who, low, high, shift = who[keep], low[keep], high[keep], shift[keep]
+        score = np.abs(signs @ logs[:, keep]).T @ members
+        tried = np.minimum(np.maximum(np.rint(touch[keep] - shift), low), high)
+        n = int((root * _at_points(table[who], tried) ** (1 / v) - tried.sum(axis=-1)).argmax())
+        best = _need(forms[who[n]], [int(x) for x in tried[n]], growth, best)
+        # Boxes of width 1 are their corners; the others are cut across the side that varies most with the rest.
+        large = (high - low).max(axis=-1) > 1
+        if not large.all():
+            small = np.flatnonzero(~large)
+            points = low[small][:, None] + corners * (high - low)[small][:, None]
+            totals = best + points.sum(axis=-1)
+            reach = np.full_like(totals, growth.scale / factorial(v))
+            for n in range(v):
+                reach *= np.maximum(totals - n, 0)
+            for box, corner in np.argwhere(_at_points(table[who[small]][:, None], points) > reach * (1 - _MARGIN)):
+                best = _need(forms[who[small[box]]], [int(x) for x in points[box, corner]], growth, best)
+            who, low, high, shift, score = who[large], low[large], high[large], shift[large], score[large]
+            if not len(who):
+                return best
+        spread = np.where(high > low, score + 0.001 * (high + shift) / (low + shift), -1)
+        cut = (np.arange(len(who)), spread.argmax(axis=-1))
+        place = np.floor((low[cut] + shift[cut]) ** (2 / 3) * (high[cut] + shift[cut]) ** (1 / 3) - shift[cut])
+        place = np.minimum(np.maximum(place, low[cut]), high[cut] - 1)
+        upper, lower = low.copy(), high.copy()
+        upper[cut], lower[cut] = place + 1, place
+        who, low, high = np.concatenate([who, who]), np.concatenate([low, upper]), np.concatenate([lower, high])
+
+
+def _at_points(coefficients: Array, points: Array) -> Array:
+    """Values of forms (last axis: coefficients) at points (last axis: variables)."""
+    for n in range(points.shape[-1]):
+        coefficients = coefficients[..., 0::2] + coefficients[..., 1::2] * points[..., n, None]
+    return coefficients[..., 0]
 
 
 def _last_total(form: Form) -> int:

@@ -16,11 +16,12 @@ from dpjoin.privacy.rational import exp_lower, exp_upper, log_lower, log_upper
 Tables = frozenset[str]
 Form = tuple[int, ...]
 """A multilinear polynomial: entry `mask` is the coefficient of the product of s_j over the bits j of `mask`."""
+Array = NDArray[np.float64]
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """Lowest corner and widths: the points low, …, low + width."""
 
 _MARGIN = 2.0**-30
-"""The filter keeps every point whose float value is within this of the largest; its own error is below 2**-44."""
+"""The filter keeps every point whose float value is within this of the largest; its own error is below 2**-40."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,7 @@ def local_sensitivity_at(b: Boundaries, k: int) -> int:
 def residual_sensitivity(b: Boundaries, beta: Fraction) -> Fraction:
     """RS: at least max_k exp(-beta·k)·LŜ^k, and at most 1 + 2**-60 times that. Proof: P-42.
 
-    T_F must be below 2**500. Takes about box^(tables - 2) steps, box = 1/beta.
+    T_F must be below 2**500. Takes at most about box^(tables - 2) steps, box = 1/beta; without caps far fewer.
     """
     return max((value * exp_upper(-beta * k) for k, value in _candidates(b, beta)), default=Fraction(0))
 
@@ -151,11 +152,10 @@ def _forms(b: Boundaries, whole: Tables) -> list[Form]:
 
 def _expansion(b: Boundaries, subset: Tables, names: Sequence[str]) -> list[int]:
     """Coefficients of Σ_E T_{subset minus E}·Π_{j in E} s_j, E over the private tables in `subset`."""
-    coefficients = []
-    for mask in range(2 ** len(names)):
-        taken = frozenset(name for bit, name in enumerate(names) if mask >> bit & 1)
-        coefficients.append(b.values[subset - taken] if taken <= subset else 0)
-    return coefficients
+    left: list[Tables | None] = [subset]
+    for name in names:
+        left += [None if rest is None or name not in rest else rest - {name} for rest in left]
+    return [0 if rest is None else b.values[rest] for rest in left]
 
 
 def undominated(found: Sequence[Form], *, smaller: bool = False) -> list[Form]:
@@ -290,41 +290,90 @@ def box_side(beta: Fraction) -> int:
     return ceil(1 / (exp_lower(beta) - 1))
 
 
+def split_forms(forms: Sequence[Form]) -> Array:
+    """Axes: without or with a variable, that variable, coefficients in the others, form. Proof: P-35."""
+    variables = variable_count(forms[0])
+    without = np.array([[mask for mask in range(1 << variables) if not mask >> j & 1] for j in range(variables)])
+    table = np.array(forms, dtype=np.float64).T
+    return np.stack([table[without], table[without + (1 << np.arange(variables))[:, None]]])
+
+
+def at_corners(parts: Array, low: Array, high: Array) -> Array:
+    """Split forms at the corners of a box in the other variables; last axis: form and its box. Proof: P-35."""
+    variables = len(low)
+    others = [[i for i in range(variables) if i != j] for j in range(variables)]
+    below, above = low[others], high[others]
+    for n in range(variables - 1):
+        even, odd = parts[..., 0::2, :], parts[..., 1::2, :]
+        parts = np.concatenate([even + odd * below[:, n, None], even + odd * above[:, n, None]], axis=-2)
+    return parts
+
+
 def _candidates(b: Boundaries, beta: Fraction) -> Iterator[tuple[int, int]]:
     """Pairs (sum of s, B(s)), among them one at which exp(-beta·sum)·B(s) is largest over all s and all i."""
     side = box_side(beta)
     weights = np.array([float(exp_upper(-beta * t)) for t in range(side + 1)])
     groups = list({tuple(forms): forms for forms in sensitivity_forms(b)}.values())
+    if all(len(forms) == 1 for forms in groups):
+        groups = [[form] for form in undominated([form for (form,) in groups])]
     shift = max(max(max(form) for form in forms) for forms in groups).bit_length()
-    approximations = [_last_axis(forms, weights, shift) for forms in groups]
+    turn = float(1 / (exp_lower(beta) - 1))
+    boxes = [_shrunk(forms, side, turn, shift) for forms in groups]
+    approximations = [_last_axis(forms, box, weights, turn, shift) for forms, box in zip(groups, boxes, strict=True)]
     largest = max(float(approximation.max()) for approximation in approximations)
     if largest == 0:
         return
     found: dict[int, int] = {}
-    for forms, approximation in zip(groups, approximations, strict=True):
+    for forms, box, approximation in zip(groups, boxes, approximations, strict=True):
         for place in np.argwhere(approximation >= largest * (1 - _MARGIN)):
-            for point in _extended(forms, [int(x) for x in place], side):
+            for point in _extended(box, [int(x) for x in place]):
                 k, value = sum(point), min(form_at(form, point) for form in forms)
                 found[k] = max(found.get(k, 0), value)
     yield from found.items()
 
 
-def _extended(forms: list[Form], point: list[int], side: int) -> Iterator[list[int]]:
+def _shrunk(forms: list[Form], side: int, turn: float, shift: int) -> Box:
+    """Lowest corner and widths of a box in which the discounted minimum of the forms is largest; turn is near c."""
+    variables = variable_count(forms[0])
+    low, high = np.zeros((variables, 1)), np.full((variables, 1), float(side))
+    if len(forms) == 1 and variables > 1 and any(forms[0]):
+        parts = np.ldexp(split_forms(forms), -shift)
+        for _ in range(4):
+            free, slope = at_corners(parts, low, high)
+            ratios = free / np.maximum(slope, 2.0**-900)
+            bottom = np.ceil(turn * (1 - _MARGIN) - _MARGIN - ratios.max(axis=1) * (1 + _MARGIN))
+            top = np.floor(np.maximum((turn + 1) * (1 + _MARGIN) - ratios.min(axis=1) * (1 - _MARGIN), 0))
+            low, high = np.maximum(low, bottom), np.minimum(high, top)
+    return tuple(int(x) for x in low[:, 0]), tuple(int(x) for x in (high - low)[:, 0])
+
+
+def _extended(box: Box, place: list[int]) -> Iterator[list[int]]:
     """The points with these first coordinates; the last one runs over the box. Without variables there is one."""
-    if len(forms[0]) == 1:
+    low, widths = box
+    if not low:
         yield []
     else:
-        yield from ([*point, t] for t in range(side + 1))
+        start = [x + y for x, y in zip(low, place, strict=False)]
+        yield from ([*start, low[-1] + t] for t in range(widths[-1] + 1))
 
 
-def _last_axis(forms: list[Form], weights: NDArray[np.float64], shift: int) -> NDArray[np.float64]:
+def _last_axis(forms: list[Form], box: Box, weights: Array, turn: float, shift: int) -> Array:
     """About 2**-shift · max over the last coordinate of exp(-beta·sum)·B(s), for all s in the box but the last."""
-    lines = [_lines(form, weights, shift) for form in forms]
+    lines = [_lines(form, box, weights, shift) for form in forms]
     if len(forms[0]) == 1:
-        lowest: NDArray[np.float64] = np.array(min(float(constant) for constant, _ in lines))
+        lowest: Array = np.array(min(float(constant) for constant, _ in lines))
         return lowest
+    first, last = box[0][-1], box[0][-1] + box[1][-1]
+    if len(lines) == 1:
+        constant, slope = lines[0]
+        with np.errstate(over="ignore"):  # a slope of 0 makes infinity of it
+            ratio = constant / np.maximum(slope, 2.0**-1000)
+        best_t = np.minimum(np.maximum(np.ceil(turn - ratio), first), last)
+        result: Array = (constant + slope * best_t) * weights[best_t.astype(np.int64)]
+        return result
     best = np.zeros_like(lines[0][0])
-    for t, weight in enumerate(weights):
+    for t in range(first, last + 1):
+        weight = weights[t]
         here = lines[0][0] * weight + lines[0][1] * (t * weight)
         for constant, slope in lines[1:]:
             here = np.minimum(here, constant * weight + slope * (t * weight))
@@ -332,18 +381,19 @@ def _last_axis(forms: list[Form], weights: NDArray[np.float64], shift: int) -> N
     return best
 
 
-def _lines(form: Form, weights: NDArray[np.float64], shift: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Constant and slope in the last variable, for all values of the others, with the others' weights."""
+def _lines(form: Form, box: Box, weights: Array, shift: int) -> tuple[Array, Array]:
+    """Constant and slope in the last variable, for all values of the others in the box, with the others' weights."""
     variables = len(form).bit_length() - 1
     scaled = [float(Fraction(c, 1 << shift)) for c in form]
     # The first variable is the lowest bit: the last axis of the reshaped array.
     tensor = np.array(scaled).reshape((2,) * variables)
     if variables == 0:
         return tensor, tensor
-    basis = np.stack([weights, np.arange(len(weights)) * weights])
     # Each step contracts the last axis (the next variable) and puts the box in front of what is left.
-    done: NDArray[np.float64] = tensor
-    for _ in range(variables - 1):
+    done: Array = tensor
+    for low, width in list(zip(*box, strict=True))[:-1]:
+        side = np.arange(low, low + width + 1)
+        basis = np.stack([weights[side], side * weights[side]])
         done = np.moveaxis(np.stack([done[..., 0], done[..., 1]], axis=-1) @ basis, -1, 0)
     order = tuple(range(variables - 2, -1, -1))
     return np.transpose(done[..., 0], order), np.transpose(done[..., 1], order)

@@ -1,0 +1,112 @@
+"""The baselines of the benchmarks: a yardstick that is wrong flatters the release beside it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from dpjoin.engine.brute import BruteEngine
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from baselines import Elastic, PerTable, elastic_beta, elastic_gaussian, mean_total_variation
+
+SHAPES = {
+    "star": {"r": "x", "s": "x", "t": "x"},
+    "path": {"r": "x", "s": "xy", "t": "y"},
+    "deep": {"r": "xy", "s": "xy", "t": "x"},
+    "triangle": {"r": "xy", "s": "yz", "t": "zx"},
+}
+Rows = dict[str, list[dict[str, int]]]
+
+
+def instance(rng: np.random.Generator, shape: str) -> tuple[dj.Schema, Rows]:
+    """Three small tables with keys of three values and one or two attributes each."""
+    keys = SHAPES[shape]
+    own = {"r": ["a", "b"], "s": ["c"], "t": ["d"]}
+    attributes = [dj.Attribute(name=k, key=True) for k in sorted(set("".join(keys.values())))]
+    attributes += [dj.Attribute(name=a, values=(0, 1, 2)) for names in own.values() for a in names]
+    tables = tuple(dj.Table(name=t, attributes=(*keys[t], *own[t])) for t in keys)
+    rows = {
+        t.name: [{a: int(rng.integers(3)) for a in t.attributes} for _ in range(rng.integers(1, 12))] for t in tables
+    }
+    return dj.Schema(tables, tuple(attributes)), rows
+
+
+def arrow(rows: Rows) -> dict[str, pa.Table]:
+    return {t: pa.Table.from_pylist(r) for t, r in rows.items()}
+
+
+def join_size(rows: Rows) -> int:
+    return sum(all(a[k] == b[k] for a, b in ((p, q), (q, s), (s, p)) for k in a.keys() & b.keys())
+               for p in rows["r"] for q in rows["s"] for s in rows["t"])  # fmt: skip
+
+
+def all_rows(keys: str) -> list[dict[str, int]]:
+    return [dict(zip(keys, values, strict=True)) for values in itertools.product(range(3), repeat=len(keys))]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_per_table_without_noise_is_the_join(shape: str) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        schema, rows = instance(rng, shape)
+        workload = dj.Workload.marginals(schema, (1, 2))
+        baseline = PerTable(schema, workload, arrow(rows))
+        exact = BruteEngine(schema, rows).exact_answers(workload.groups)
+        for clip in (True, False):
+            answers = baseline.answers(1e30, rng, clip=clip)
+            for group, answer, truth in zip(workload.groups, answers, exact, strict=True):
+                if group.scope != ("a", "b"):  # both of one table: raked, not exact
+                    np.testing.assert_allclose(answer, np.asarray(truth, dtype=float), atol=1e-6)
+                assert answer.sum() == pytest.approx(join_size(rows), abs=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_elastic_sensitivity_bounds_every_change(shape: str) -> None:
+    """S_0 is at least the local sensitivity, sometimes equal, and S_{k+1} at least the neighbour's S_k."""
+    rng = np.random.default_rng(2)
+    tight = 0
+    for _ in range(20):
+        schema, rows = instance(rng, shape)
+        elastic = Elastic(schema, arrow(rows))
+        table = schema.tables[rng.integers(3)]
+        row = {a: int(rng.integers(3)) for a in table.attributes}
+        more = {**rows, table.name: [*rows[table.name], row]}
+        local = max(join_size({**rows, t: [one]}) for t, keys in SHAPES[shape].items() for one in all_rows(keys))
+        assert local <= elastic.at(0)
+        tight += local == elastic.at(0)
+        other = Elastic(schema, arrow(more))
+        for k in range(4):
+            assert other.at(k) <= elastic.at(k + 1)
+            assert elastic.at(k) <= other.at(k + 1)
+        beta = 0.3
+        assert abs(math.log(other.smooth(beta) / elastic.smooth(beta))) <= beta + 1e-9
+        assert elastic.smooth(beta) == max(math.exp(-beta * k) * elastic.at(k) for k in range(50))
+    assert tight, "the bound is never reached: is it the elastic sensitivity at all?"
+
+
+def test_elastic_sensitivity_of_a_star_by_hand() -> None:
+    """Largest frequencies 1, 2 and 3: S_k = (2 + k)(3 + k)."""
+    schema, _ = instance(np.random.default_rng(0), "star")
+    one = {t.name: dict.fromkeys(t.attributes, 0) for t in schema.tables}
+    elastic = Elastic(schema, arrow({"r": [one["r"]], "s": [one["s"]] * 2, "t": [one["t"]] * 3}))
+    assert [elastic.at(k) for k in range(4)] == [6, 12, 20, 30]
+
+
+def test_elastic_noise_is_larger_when_the_bound_is_paid_for() -> None:
+    budget = dj.Budget(epsilon=1.0, delta=1e-6)
+    assert elastic_beta(budget) == pytest.approx(1 / 29.0, rel=1e-2)
+    rng = np.random.default_rng(3)
+    exact = [np.full(1000, 1e9)]
+    free, paid = (elastic_gaussian(exact, 100.0, budget, rng, free=f)[0].std() for f in (True, False))
+    assert free == pytest.approx(100 / math.sqrt(2 * 0.02436), rel=0.1)
+    assert paid > free
+    assert mean_total_variation(exact, exact) == 0
+    assert mean_total_variation([np.zeros(4)], [np.ones(4)]) == 1
