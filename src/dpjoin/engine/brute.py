@@ -6,12 +6,15 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from hashlib import md5
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.engine.interface import ExactDegrees, Rules, Value
+from dpjoin.engine.keys import check_degrees, check_rules, plain
 from dpjoin.errors import SpecError, suggest
 from dpjoin.schema import Schema, Table
 from dpjoin.workload import Factor, Group, Kronecker
@@ -60,17 +63,55 @@ class BruteEngine:
             answers.append(_as_array(exact_total))
         return answers
 
+    def exact_degrees(
+        self, rules: Mapping[str, Rules], by: tuple[str, ...], distinct: tuple[str, ...] = ()
+    ) -> ExactDegrees:
+        check_degrees(self._schema, rules, by, distinct)
+        exact_results = _join([self._exact_satisfying(name, some) for name, some in rules.items()])
+        counted = [_value(result, by) for result in exact_results]
+        if distinct:
+            occurring = {_value(result, distinct) for result in exact_results}
+            counted = [tuple(value[distinct.index(a)] for a in by) for value in occurring]
+        exact = Counter(counted)
+        values = list(exact)
+        return ExactDegrees(
+            np.array(list(exact.values()), dtype=np.int64), lambda positions: [values[i] for i in positions]
+        )
+
+    def restricted(self, rules: Mapping[str, Rules]) -> BruteEngine:
+        check_rules(self._schema, rules)
+        engine = copy(self)
+        exact_some = {name: self._exact_satisfying(name, some) for name, some in rules.items()}
+        vars(engine)["_exact_rows"] = {**self._exact_rows, **exact_some}
+        return engine
+
+    def _exact_satisfying(self, name: str, rules: Rules) -> list[dict[str, object]]:
+        """The table's rows whose value has the given bucket under each of the labels."""
+        return [
+            row
+            for row in self._exact_rows[name]
+            if all(labels.buckets.get(_value(row, labels.attributes), 0) == bucket for labels, bucket in rules.items())
+        ]
+
     def _exact_join(self, names: Sequence[str]) -> list[dict[str, object]]:
-        """Every combination of one row per table that agrees on the shared attributes."""
-        results: list[dict[str, object]] = [{}]
-        for name in names:
-            results = [
-                {**row, **result}
-                for result in results
-                for row in self._exact_rows[name]
-                if all(result[a] == row[a] for a in row if a in result)
-            ]
-        return results
+        return _join([self._exact_rows[name] for name in names])
+
+
+def _join(tables: Sequence[Sequence[Mapping[str, object]]]) -> list[dict[str, object]]:
+    """Every combination of one row per table that agrees on the shared attributes."""
+    results: list[dict[str, object]] = [{}]
+    for rows in tables:
+        results = [
+            {**row, **result}
+            for result in results
+            for row in rows
+            if all(result[a] == row[a] for a in row if a in result)
+        ]
+    return results
+
+
+def _value(row: Mapping[str, object], attributes: Sequence[str]) -> Value:
+    return tuple(plain(row[a]) for a in attributes)
 
 
 def _kept_rows(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str, object]]:

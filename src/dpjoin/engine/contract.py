@@ -24,6 +24,7 @@ from dpjoin.workload import IntArray, Kronecker, Products
 _T = TypeVar("_T")
 Exact = NDArray[Any]
 """int64, or Python integers in an object array."""
+Scope = tuple[str, ...]
 
 FLOAT_LIMIT = 2**53
 INT_LIMIT = 2**62
@@ -43,6 +44,10 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.exact_key)
+
+    def at(self, positions: IntArray) -> Rows:
+        """Only the rows at some positions."""
+        return Rows(self.exact_key[positions], None if self.exact_count is None else self.exact_count[positions])
 
 
 @dataclass(frozen=True)
@@ -201,8 +206,7 @@ def cross(
 
 def _restrict(rows: Rows, blocks: Sequence[Block], wanted: NDArray[np.bool_]) -> tuple[Rows, list[Block]]:
     at = np.flatnonzero(wanted[rows.exact_key])
-    count = None if rows.exact_count is None else rows.exact_count[at]
-    return Rows(rows.exact_key[at], count), [Block(b.exact_code[at], b.size) for b in blocks]
+    return rows.at(at), [Block(b.exact_code[at], b.size) for b in blocks]
 
 
 def _dense(
@@ -329,6 +333,22 @@ def _sparse_limbs(rows: Rows, blocks: Sequence[Block], keys: int, *, split: bool
             matrices[i + 1].data = matrices[i + 1].data + carry
         i += 1
     return matrices
+
+
+def narrowed(wide: Scope, scope: Scope, exact_marginal: Exact) -> Exact:
+    """A marginal summed from a wider one."""
+    return np.asarray(exact_marginal.sum(axis=tuple(i for i, a in enumerate(wide) if a not in scope)))
+
+
+def rectangles(pairs: Sequence[tuple[Scope, Scope]]) -> list[tuple[list[Scope], list[Scope]]]:
+    """Group the pairs (left, right) into full rectangles: left scopes that need the same right scopes."""
+    partners: dict[Scope, list[Scope]] = {}
+    for left, right in pairs:
+        partners.setdefault(left, []).append(right)
+    found: dict[tuple[Scope, ...], list[Scope]] = {}
+    for left, rights in partners.items():
+        found.setdefault(tuple(sorted(rights)), []).append(left)
+    return [(lefts, list(rights)) for rights, lefts in found.items()]
 
 
 def apply_kronecker(group: Kronecker, marginal: Exact, *, join_size: int) -> Exact:

@@ -5,13 +5,40 @@ Everything here is private. Only the Curator calls an engine, and it adds noise 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.schema import Schema
 from dpjoin.workload import Group
+
+Value = tuple[object, ...]
+"""One value of some join attributes, as the join compares them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """A public function from values of join attributes to a bucket: listed values have theirs, all others 0."""
+
+    name: str
+    attributes: tuple[str, ...]
+    buckets: Mapping[Value, int]
+
+
+Rules = Mapping[Labels, int]
+"""A row satisfies the rules if its value has the given bucket under each of the labels."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactDegrees:
+    """How often each value occurs; values that do not occur are left out. In no particular order."""
+
+    exact_counts: NDArray[np.int64]
+    exact_values: Callable[[NDArray[np.int64]], list[Value]]
+    """The values at some positions of `exact_counts`."""
 
 
 class Engine(Protocol):
@@ -33,4 +60,19 @@ class Engine(Protocol):
 
     def exact_answers(self, groups: Sequence[Group]) -> list[NDArray[Any]]:
         """Each group's answers in its unit: int64, or Python integers in an object array where int64 is too narrow."""
+        ...
+
+    def exact_degrees(
+        self, rules: Mapping[str, Rules], by: tuple[str, ...], distinct: tuple[str, ...] = ()
+    ) -> ExactDegrees:
+        """For each value of the join attributes `by`: how many rows, or how many values of `distinct`, there are.
+
+        `rules` names the tables that take part and which of their rows do. Without `distinct` there is one table and
+        its rows are counted. With it, counted are the values of `distinct` (which includes `by`) that occur in the
+        natural join of those rows, and every table named has all attributes of `distinct`.
+        """
+        ...
+
+    def restricted(self, rules: Mapping[str, Rules]) -> Engine:
+        """The same tables with only the rows that satisfy the rules; tables not named keep all rows."""
         ...

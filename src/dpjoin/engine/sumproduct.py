@@ -284,16 +284,16 @@ def _onto(counts: Counts, keep: Collection[Variable], *, maximum: bool) -> Count
 
 def _weighed(counts: Counts, weights: Counts) -> Counts:
     """Each row times its weight; rows without one go. `weights` is over some of the rows' variables."""
-    weight = _weights(counts, weights)
+    weight = row_weights(counts, weights)
     hit = np.asarray(weight > 0, dtype=bool)
     if not hit.all():
-        counts, weight = _rows(counts, np.flatnonzero(hit)), weight[hit]
+        counts, weight = some_rows(counts, np.flatnonzero(hit)), weight[hit]
     exact = weight if counts.exact_count is None else _times(counts.exact_count, weight)
     made = _made(counts, counts.variables, counts.sizes, counts.exact_ids, exact)
     return _from(made, counts.tables | weights.tables)
 
 
-def _weights(counts: Counts, weights: Counts) -> Exact:
+def row_weights(counts: Counts, weights: Counts) -> Exact:
     """The weight of each row of `counts`, zero where there is none."""
     lengths = [counts.rows, weights.rows]
     (key, at), size, _ = _packed([counts.ids(weights.variables), weights.exact_ids], weights.sizes, lengths)
@@ -324,7 +324,8 @@ def _hashed(key: IntArray, bits: int) -> NDArray[np.uint64]:
     return (key.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits)
 
 
-def _rows(counts: Counts, at: IntArray) -> Counts:
+def some_rows(counts: Counts, at: IntArray) -> Counts:
+    """Only the rows at some positions."""
     ids = tuple(c[at] for c in counts.exact_ids)
     count = None if counts.exact_count is None else counts.exact_count[at]
     return Counts(counts.variables, counts.sizes, ids, count, len(at), counts.tables)
@@ -535,7 +536,7 @@ def _largest_product(first: Counts, second: Counts, keep: Collection[Variable]) 
     rank = np.empty(len(reach), dtype=np.int64)
     rank[order] = np.arange(len(reach))
     rows = np.argsort(rank[group], kind="stable")
-    first, group, reach = _rows(first, rows), rank[group[rows]], reach[order]
+    first, group, reach = some_rows(first, rows), rank[group[rows]], reach[order]
     keys, size = _numbered([first, second], _shared(first, second))
     ends = np.cumsum(np.bincount(keys[1], minlength=size)[keys[0]])
     exact_best, start, budget = 0, 0, CHUNK_PAIRS // 64
@@ -546,8 +547,8 @@ def _largest_product(first: Counts, second: Counts, keep: Collection[Variable]) 
         stop = int(np.searchsorted(group, group[min(stop, first.rows) - 1], side="right"))
         hopeful = np.asarray(other_reach > exact_best, dtype=bool)[other_group]
         if 2 * np.count_nonzero(hopeful) < second.rows:
-            second, other_group = _rows(second, np.flatnonzero(hopeful)), other_group[hopeful]
-        product = multiply(_rows(first, np.arange(start, stop)), second, keep)
+            second, other_group = some_rows(second, np.flatnonzero(hopeful)), other_group[hopeful]
+        product = multiply(some_rows(first, np.arange(start, stop)), second, keep)
         exact_best = max(exact_best, largest(product))
         start, budget = stop, min(2 * budget, CHUNK_PAIRS)
     return exact_best
@@ -555,9 +556,9 @@ def _largest_product(first: Counts, second: Counts, keep: Collection[Variable]) 
 
 def _reach(counts: Counts, partner: Counts, keep: Collection[Variable]) -> tuple[Counts, IntArray, Exact]:
     """The rows that join, the group of each (its values of `keep`), and the most that each group can reach."""
-    weight = _weights(counts, project(partner, _shared(partner, counts), maximum=True))
+    weight = row_weights(counts, project(partner, _shared(partner, counts), maximum=True))
     hit = np.flatnonzero(np.asarray(weight > 0, dtype=bool))
-    counts, weight = _rows(counts, hit), weight[hit]
+    counts, weight = some_rows(counts, hit), weight[hit]
     (group,), groups = _numbered([counts], [v for v in counts.variables if v in keep])
     weighed = _made(counts, (), (), (), _times(counts.exact_counts, weight))
     return counts, group, contract.count_by(group, weighed.exact_count, groups, bound=total(weighed))
