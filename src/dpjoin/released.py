@@ -22,6 +22,7 @@ import numpy as np
 from dpjoin.errors import DpjoinError, ReleaseError, suggest
 from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.model.union import Union
 from dpjoin.planning import describe_bounds
 from dpjoin.privacy.budget import Budget
 from dpjoin.privacy.ledger import Ledger
@@ -33,7 +34,9 @@ from dpjoin.workload import Products, Workload, group_from_json, group_to_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
+FORMAT, UNION_FORMAT = 1, 2
+"""The layout of a folder. The second is for what a reader of the first would get wrong without noticing: several
+models that add up, and cells known to be empty."""
 MAX_SYNTHETIC_ROWS = 2_000_000
 """Above this join size `synthetic.parquet` is a scaled-down copy, and the manifest says by how much."""
 SCALED_ROWS = 1_000_000
@@ -55,7 +58,7 @@ class Release:
     budget: Budget
     method: str
     profile: str
-    model: Model
+    model: Model | Union
     ledger: Ledger
     facts: Mapping[str, Any]
     """Public facts of the run: the sensitivity bound, the noisy join size, the strategy."""
@@ -136,17 +139,15 @@ class Release:
         schema = schema_to_dict(self.schema)
         for table in schema["tables"].values():
             table.pop("source", None)
-        described: dict[str, Any] = {
-            "left": list(model.domain.left),
-            "right": list(model.domain.right),
-            "known": [sorted(scope) for scope in model.known],
-        }
-        if model.terms is not None:
-            described["cliques"] = [list(c) for c in model.terms.cliques]
-            described["products"] = [group_to_json(p) for p in model.terms.products]
+        described: dict[str, Any] = {"left": list(model.domain.left), "right": list(model.domain.right)}
+        if isinstance(model, Union):
+            named = zip(model.names, model.parts, strict=True)
+            described["parts"] = [{"name": name, **_described(part)} for name, part in named]
+        else:
+            described |= _described(model)
         return {
             "dpjoin": _version(),
-            "format": FORMAT,
+            "format": FORMAT if isinstance(model, Model) and model.support is None else UNION_FORMAT,
             "guarantee": guarantee(self.budget, self.ledger),
             "assumptions": [*ASSUMPTIONS, *describe_bounds(self.schema)],
             "method": self.method,
@@ -173,7 +174,7 @@ class Release:
             # Lists of numbers read better on one line.
             text = re.sub(r"\[\s+([-\d\s,.e]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text)
             (partial / "manifest.json").write_text(text + "\n", encoding="utf-8")
-            np.savez_compressed(partial / "model.npz", **state_of(self.model))
+            np.savez_compressed(partial / "model.npz", **_state(self.model))
             pq.write_table(self.synthetic, partial / "synthetic.parquet", compression="zstd")
             os.rename(partial, folder)
         except OSError as error:
@@ -200,8 +201,10 @@ def load(folder: str | Path) -> Release:
         raise _damaged(folder) from None
     if not isinstance(manifest, dict):
         raise _damaged(folder)
-    if manifest.get("format") != FORMAT:
-        raise ReleaseError(f"{folder}: format ({manifest.get('format')}) must be {FORMAT}; use the matching dpjoin")
+    if manifest.get("format") not in (FORMAT, UNION_FORMAT):
+        raise ReleaseError(
+            f"{folder}: format ({manifest.get('format')}) must be {FORMAT} or {UNION_FORMAT}; use the matching dpjoin"
+        )
     try:
         return _assembled(manifest, state)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, DpjoinError):
@@ -220,28 +223,13 @@ def _assembled(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> Release
     domain = Domain(
         tuple(described["left"]), tuple(described["right"]), dict(zip(names, schema.shape(names), strict=True))
     )
-    terms = None
-    if "cliques" in described:
-        products = [group_from_json(schema, p) for p in described["products"]]
-        terms = Terms(
-            domain, tuple(map(tuple, described["cliques"])), tuple(p for p in products if isinstance(p, Products))
-        )
-    members = (
-        tuple(zip(state["member_potentials"], map(float, state["member_totals"]), strict=True))
-        if "member_totals" in state
-        else ()
-    )
-    model = Model(
-        domain,
-        float(state["total"][0]),
-        terms=terms,
-        potentials=state.get("potentials"),
-        plain=state.get("plain"),
-        members=members,
-        floor=float(state["floor"][0]),
-        known=tuple(frozenset(s) for s in described["known"]),
-        deviations=tuple(map(float, state["deviations"])),
-    )
+    model: Model | Union
+    if "parts" in described:
+        parts = enumerate(described["parts"])
+        models = tuple(_model(schema, domain, part, _of_part(state, i)) for i, part in parts)
+        model = Union(models, tuple(str(part["name"]) for part in described["parts"]))
+    else:
+        model = _model(schema, domain, described, state)
     asked = manifest["guarantee"]
     return Release(
         schema,
@@ -252,6 +240,67 @@ def _assembled(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> Release
         model,
         Ledger.from_json(manifest["ledger"]),
         manifest["facts"],
+    )
+
+
+def _prefix(number: int) -> str:
+    """What the names of a part's arrays start with."""
+    return f"part{number}."
+
+
+def _of_part(state: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The arrays of one part, under the names they have in a model of its own."""
+    prefix = _prefix(number)
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
+
+def _described(model: Model) -> dict[str, Any]:
+    """A model but for its arrays, for the manifest."""
+    described: dict[str, Any] = {"known": [sorted(scope) for scope in model.known]}
+    if model.terms is not None:
+        described["cliques"] = [list(c) for c in model.terms.cliques]
+        described["products"] = [group_to_json(p) for p in model.terms.products]
+    return described
+
+
+def _state(model: Model | Union) -> dict[str, Any]:
+    """The arrays, for saving."""
+    if isinstance(model, Model):
+        return state_of(model)
+    return {_prefix(i) + name: array for i, part in enumerate(model.parts) for name, array in state_of(part).items()}
+
+
+def _model(schema: Schema, domain: Domain, described: Mapping[str, Any], state: Mapping[str, Any]) -> Model:
+    """One model from its description and its arrays."""
+    terms = None
+    if "cliques" in described:
+        products = [group_from_json(schema, p) for p in described["products"]]
+        support = None
+        if "support" in state:
+            cells = np.unpackbits(state["support"], count=domain.cells).astype(np.bool_)
+            support = cells.reshape(domain.rows, domain.columns)
+        terms = Terms(
+            domain,
+            tuple(map(tuple, described["cliques"])),
+            tuple(p for p in products if isinstance(p, Products)),
+            support,
+        )
+    members = (
+        tuple(zip(state["member_potentials"], map(float, state["member_totals"]), strict=True))
+        if "member_totals" in state
+        else ()
+    )
+    return Model(
+        domain,
+        float(state["total"][0]),
+        terms=terms,
+        potentials=state.get("potentials"),
+        plain=state.get("plain"),
+        members=members,
+        floor=float(state["floor"][0]),
+        unsure=float(state["unsure"][0]) if "unsure" in state else 0.0,
+        known=tuple(frozenset(s) for s in described["known"]),
+        deviations=tuple(map(float, state["deviations"])),
     )
 
 

@@ -20,8 +20,10 @@ def whole_counts(cells: FloatArray, rows: int, rng: np.random.Generator) -> NDAr
     Systematic rounding: one uniform offset for all cells, so every sum over consecutive cells is off by
     less than one.
     """
-    edges = np.concatenate([[0.0], np.cumsum(cells.reshape(-1))])
-    edges *= rows / edges[-1]
+    edges = np.concatenate([[0.0], np.cumsum(_weights(cells))])
+    # In two steps, so that the last edge is exact and an empty cell at the end gets no row.
+    edges /= edges[-1]
+    edges *= rows
     marks = np.floor(edges + rng.random())
     marks[0], marks[-1] = 0.0, rows
     counts: NDArray[np.int64] = np.diff(np.minimum(marks, marks[-1])).astype(np.int64)
@@ -30,9 +32,15 @@ def whole_counts(cells: FloatArray, rows: int, rng: np.random.Generator) -> NDAr
 
 def drawn_counts(cells: FloatArray, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """How often each cell occurs among `rows` independent draws."""
-    weights = cells.reshape(-1)
+    weights = _weights(cells)
     counts: NDArray[np.int64] = rng.multinomial(rows, weights / weights.sum()).astype(np.int64)
     return counts
+
+
+def _weights(cells: FloatArray) -> FloatArray:
+    """The cells in one line; all alike where there is nothing in any of them."""
+    weights = cells.reshape(-1)
+    return weights if weights.any() else np.ones_like(weights)
 
 
 def rows_table(

@@ -73,15 +73,18 @@ def spread(terms: Terms, per_group: FloatArray) -> FloatArray:
 
 
 def table_of(terms: Terms, potentials: FloatArray, total: float) -> FloatArray:
-    """total * softmax of the logits, as a matrix of cells."""
+    """total * softmax of the logits, as a matrix of cells; nothing outside the support."""
     logits = terms.logits(potentials)
+    if terms.outside is not None:
+        # Before the maximum is taken: a large logit out there must not push the ones inside to zero.
+        np.copyto(logits, -np.inf, where=terms.outside)
     table: FloatArray = np.exp(logits - logits.max())
     table *= total / table.sum()
     return table
 
 
 def start(terms: Terms, total: float) -> Fit:
-    """The uniform distribution, before anything is measured."""
+    """The uniform distribution (on the support), before anything is measured."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * len(terms.products))
     return Fit(terms, total, np.zeros(terms.size), tau)
 

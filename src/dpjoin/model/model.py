@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpjoin.model.fit import DEAR_CELLS, Evidence, Fit, maximise, table_of
-from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.model.terms import BoolArray, Domain, FloatArray, Terms
 from dpjoin.workload import Group, Kronecker
 
 MEMBERS = 12
@@ -44,10 +43,16 @@ class Model:
     """Sets of attributes within which error bars are known."""
     deviations: tuple[float, ...] = ()
     """The noise's standard deviation in a cell of each clique."""
+    unsure: float = 0.0
+    """Of a model without members: how far off its total may be, in join results; every answer is off in proportion."""
 
     @cached_property
     def table(self) -> FloatArray:
         """Cells as a matrix, left by right."""
+        return self.tabulated()
+
+    def tabulated(self) -> FloatArray:
+        """The table, worked out anew and not kept."""
         if self.plain is not None:
             return self.plain
         assert self.terms is not None
@@ -59,47 +64,106 @@ class Model:
         assert self.terms is not None
         return [table_of(self.terms, potentials, total) for potentials, total in self.members]
 
+    @property
+    def support(self) -> BoolArray | None:
+        """The cells outside which the model is known to be empty; None: all of them."""
+        return self.terms.support if self.terms is not None else None
+
     def answer(self, group: Group) -> FloatArray:
         """The group's answers on the model."""
-        return self._answer(self.table, group)
-
-    def _answer(self, table: FloatArray, group: Group) -> FloatArray:
-        answers = group.apply(self.domain.marginal(table, group.scope))
-        return np.asarray(answers, dtype=np.float64) * float(group.unit)
+        return answers_on(self.domain, self.table, group)
 
     def error(self, group: Group, coverage: float) -> FloatArray:
         """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-        if not any(set(group.scope) <= scope for scope in self.known):
-            return np.full(len(group), np.nan)
-        quantile = NormalDist().inv_cdf(0.5 + coverage / 2)
-        floor = self.floor * group.max_abs * float(group.unit)
-        if not self.members:
-            return np.full(len(group), floor)
-        spread = np.array([self._answer(table, group) for table in self._member_tables]) - self.answer(group)
-        # Twelve members tell the width only roughly; pooling with the group's own rule of width against
-        # size keeps a cell whose members happen to agree from getting a bar that is too short.
-        width = np.sqrt((spread**2).mean(axis=0))
-        stretch = STRETCH if isinstance(group, Kronecker) else PRODUCT_STRETCH
-        bars = stretch * quantile * _pooled(width, np.abs(self.answer(group))) + floor
-        if isinstance(group, Kronecker) and group.is_marginal:
-            # A small cell that the noise cannot tell from an empty one may be empty.
-            size = np.abs(self.answer(group))
-            bars = np.where(size < quantile * self._noise(group), np.maximum(bars, size), bars)
-        return bars
+        return half_widths(self, group, coverage)
 
-    def _noise(self, group: Kronecker) -> float:
-        """The standard deviation with which a cell of a marginal was measured, directly or as a sum."""
-        cliques = self.terms.cliques if self.terms is not None else ()
+    def spread(self, group: Group) -> FloatArray | None:
+        """How far each member's answers are from the model's, members x queries."""
+        if not self.members:
+            return np.outer([1.0, -1.0], self.answer(group) * (self.unsure / self.total)) if self.unsure else None
+        answers = np.array([answers_on(self.domain, table, group) for table in self._member_tables])
+        return answers - self.answer(group)
+
+    def width(self, group: Group) -> FloatArray | None:
+        """About how far off each answer is, root mean square; None where only the floor tells."""
+        spread = self.spread(group)
+        return None if spread is None else np.sqrt((spread**2).mean(axis=0))
+
+    def slack(self, group: Group) -> FloatArray:
+        """What the floor adds to each query's bar; nothing to a query that looks at cells known to be empty only."""
+        slack = np.full(len(group), self.floor * group.max_abs * float(group.unit))
+        if (
+            self.floor
+            and self.support is not None
+            and isinstance(group, Kronecker)
+            and all(not f.row for f in group.factors)
+        ):
+            # The weights are zeros and ones, so a query that looks at any of the support's cells counts them.
+            slack[answers_on(self.domain, self.support.astype(np.float64), group) == 0] = 0.0
+        return slack
+
+    def noise(self, group: Kronecker) -> FloatArray:
+        """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
+        terms = self.terms or Terms(self.domain, ())
         found = [
-            deviation * math.sqrt(math.prod(self.domain.sizes[a] for a in clique) / group.cells)
-            for clique, deviation in zip(cliques, self.deviations, strict=False)
+            deviation * np.sqrt(terms.inside(i, group.scope))
+            for i, (clique, deviation) in enumerate(zip(terms.cliques, self.deviations, strict=False))
             if set(group.scope) <= set(clique)
         ]
-        return min(found, default=0.0)
+        return np.min(found, axis=0) if found else np.zeros(group.cells)
+
+
+class Estimate(Protocol):
+    """What answers and error bars need: a `Model`, or a `Union` of some."""
+
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def table(self) -> FloatArray: ...
+    @property
+    def known(self) -> tuple[frozenset[str], ...]: ...
+    def answer(self, group: Group) -> FloatArray: ...
+    def error(self, group: Group, coverage: float) -> FloatArray: ...
+    def width(self, group: Group) -> FloatArray | None: ...
+    def slack(self, group: Group) -> FloatArray: ...
+    def noise(self, group: Kronecker) -> FloatArray: ...
+
+
+def answers_on(domain: Domain, table: FloatArray, group: Group) -> FloatArray:
+    """The group's answers on a table of cells."""
+    answers = group.apply(domain.marginal(table, group.scope))
+    return np.asarray(answers, dtype=np.float64) * float(group.unit)
+
+
+def half_widths(estimate: Estimate, group: Group, coverage: float) -> FloatArray:
+    """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
+    if not any(set(group.scope) <= scope for scope in estimate.known):
+        return np.full(len(group), np.nan)
+    quantile = NormalDist().inv_cdf(0.5 + coverage / 2)
+    slack, width = estimate.slack(group), estimate.width(group)
+    if width is None:
+        return slack
+    size = np.abs(estimate.answer(group))
+    # Twelve members tell the width only roughly; pooling with the group's own rule of width against
+    # size keeps a cell whose members happen to agree from getting a bar that is too short.
+    stretch = STRETCH if isinstance(group, Kronecker) else PRODUCT_STRETCH
+    bars = stretch * quantile * _pooled(width, size) + slack
+    if isinstance(group, Kronecker) and group.is_marginal:
+        # A small cell that the noise cannot tell from an empty one may be empty.
+        bars = np.where(size < quantile * estimate.noise(group), np.maximum(bars, size), bars)
+    return bars
 
 
 def _pooled(width: FloatArray, size: FloatArray) -> FloatArray:
     """Average each width with the widths of answers of similar size (in squares)."""
+    live = (width > 0) | (size > 0)
+    if not live.all():
+        # Cells known to be empty are certain, and say nothing of the small ones beside them.
+        out = np.zeros_like(width)
+        out[live] = _pooled(width[live], size[live])
+        return out
     if len(width) < 4:
         return width
     order = np.argsort(size)
@@ -113,14 +177,15 @@ def _pooled(width: FloatArray, size: FloatArray) -> FloatArray:
 
 
 def plausible(
-    fit: Fit, evidence: Evidence, *, total_deviation: float, members: int = MEMBERS, steps: int = 25
+    fit: Fit, evidence: Evidence, *, total_deviation: float, members: int = MEMBERS, steps: int = 25, seed: int = 0
 ) -> tuple[tuple[FloatArray, float], ...]:
     """Potentials drawn from about the posterior: perturb the measurements and the prior, and fit again.
 
     Public randomness with a fixed seed: everything here is post-processing, and the release stays a
-    function of the noisy answers.
+    function of the noisy answers. Independent models that are added up want different seeds: their members
+    would otherwise be off together.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     if fit.terms.domain.cells > DEAR_CELLS:
         members //= 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
@@ -143,8 +208,12 @@ def state_of(model: Model) -> dict[str, Any]:
     """The arrays of a model, for saving."""
     state: dict[str, Any] = {"total": np.array([model.total]), "floor": np.array([model.floor])}
     state["deviations"] = np.array(model.deviations)
+    if model.unsure:
+        state["unsure"] = np.array([model.unsure])
     if model.plain is not None:
         state["plain"] = model.plain
+    if model.support is not None:
+        state["support"] = np.packbits(model.support)
     if model.potentials is not None:
         state["potentials"] = model.potentials
     if model.members:

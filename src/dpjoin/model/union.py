@@ -1,0 +1,102 @@
+"""A sum of models: the join is cut publicly into parts that are released on their own, and F is the sum of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpjoin.model.model import Model, answers_on, half_widths
+from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.workload import Group, Kronecker
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """Models of parts of the join, on the same cells and with independent noise; what they say adds up.
+
+    A part of which only the size was estimated is a model without members, and with a floor.
+    """
+
+    parts: tuple[Model, ...]
+    names: tuple[str, ...]
+    """One per part, all different."""
+
+    def __post_init__(self) -> None:
+        if not self.parts or len(self.names) != len(self.parts) or len(set(self.names)) < len(self.names):
+            raise ValueError("a union must have at least one part, and a different name for each")
+        first = self.parts[0].domain
+        for name, part in zip(self.names, self.parts, strict=True):
+            if _layout(part.domain) != _layout(first):
+                raise ValueError(f"part {name!r} must have the cells of part {self.names[0]!r}, split alike")
+
+    @property
+    def domain(self) -> Domain:
+        return self.parts[0].domain
+
+    @property
+    def total(self) -> float:
+        return sum(part.total for part in self.parts)
+
+    @cached_property
+    def table(self) -> FloatArray:
+        """Cells as a matrix, left by right: the sum of the parts'."""
+        table = np.zeros((self.domain.rows, self.domain.columns))
+        for part in self.parts:
+            # Rows and answers need the sum only: the parts' own tables wait until bars are asked for.
+            table += part.tabulated()
+        return table
+
+    @cached_property
+    def known(self) -> tuple[frozenset[str], ...]:
+        """Sets of attributes within which error bars are known: within a known set of every part."""
+        common = set(self.parts[0].known)
+        for part in self.parts[1:]:
+            if common != set(part.known):
+                common = _largest(ours & theirs for ours in common for theirs in part.known)
+        return tuple(sorted(common, key=sorted))
+
+    def answer(self, group: Group) -> FloatArray:
+        """The group's answers, added up over the parts."""
+        return answers_on(self.domain, self.table, group)
+
+    def error(self, group: Group, coverage: float) -> FloatArray:
+        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
+        return half_widths(self, group, coverage)
+
+    def width(self, group: Group) -> FloatArray | None:
+        """About how far off each answer is, root mean square; None where only the floors tell."""
+        spreads = [spread for part in self.parts if (spread := part.spread(group)) is not None]
+        if not spreads:
+            return None
+        # The parts' noise is independent, so what scatters adds up in squares. Where the members lie to one
+        # side (small cells cannot be negative) every part does so alike, and that adds up as it is.
+        scatter = _sum([spread.var(axis=0) for spread in spreads])
+        shift = _sum([spread.mean(axis=0) for spread in spreads])
+        return np.sqrt(scatter + shift**2)
+
+    def slack(self, group: Group) -> FloatArray:
+        """The parts' floors, added as they are: nobody knows that they are independent."""
+        return _sum([part.slack(group) for part in self.parts])
+
+    def noise(self, group: Kronecker) -> FloatArray:
+        """The standard deviation with which each cell of a marginal was measured, over all parts."""
+        return np.sqrt(_sum([part.noise(group) ** 2 for part in self.parts]))
+
+
+def _layout(domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
+    return domain.left, domain.right, domain.shape
+
+
+def _sum(each: list[FloatArray]) -> FloatArray:
+    """One number per query, added up over the parts."""
+    total: FloatArray = np.sum(each, axis=0)
+    return total
+
+
+def _largest(scopes: Iterable[frozenset[str]]) -> set[frozenset[str]]:
+    """The scopes that lie in no other."""
+    every = set(scopes)
+    return {s for s in every if not any(s < other for other in every)}
