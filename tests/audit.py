@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from dpjoin.engine.interface import ExactDegrees, Value
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, Pure
 from dpjoin.privacy.curator import Curator, Numbers
 from dpjoin.privacy.ledger import Event, Ledger
@@ -25,7 +26,7 @@ from dpjoin.privacy.truncated import gaussian_delta, laplace_delta
 class Tape:
     """Every private access of one run: the event, the exact value, and what was released."""
 
-    entries: list[tuple[Event, Numbers, Any]] = field(default_factory=list)
+    entries: list[tuple[Event, Any, Any]] = field(default_factory=list)
 
 
 class Recorder(Curator):
@@ -37,6 +38,13 @@ class Recorder(Curator):
         noisy = super()._add(exact, draw, event)
         self.tape.entries.append((event, exact, noisy))
         return noisy
+
+    def _listed(
+        self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
+    ) -> dict[Value, int]:
+        listed = super()._listed(exact, draw, threshold, event)
+        self.tape.entries.append((event, _degrees(exact), listed))
+        return listed
 
     def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
         scores = exact_scores()
@@ -54,24 +62,42 @@ class Replayer(Curator):
 
     tape: Tape
     position: int = 0
+    moved: list[tuple[Event, Fraction]]
+    """By how much each event's exact values moved between the two instances, in l2, squared."""
 
-    def _next(self, event: Event, exact: Numbers) -> Any:
+    def _old(self, event: Event) -> tuple[Any, Any]:
         if self.position >= len(self.tape.entries):
             raise ReplayError(f"control flow: {event.purpose!r} was not asked on the neighbour")
         old_event, old_exact, released = self.tape.entries[self.position]
         self.position += 1
         if old_event != event:
             raise ReplayError(f"control flow: {event.purpose!r} where the neighbour had {old_event.purpose!r}")
+        return old_exact, released
+
+    def _next(self, event: Event, exact: Numbers) -> Any:
+        old_exact, released = self._old(event)
         if len(old_exact) != len(exact):
             raise ReplayError(f"shape: {event.purpose!r} has {len(exact)} values, the neighbour {len(old_exact)}")
         moved = [abs(int(a) - int(b)) for a, b in zip(exact, old_exact, strict=True)]
-        if event.mechanism == "exponential mechanism":
-            far = max(moved, default=0) > event.moves
-        else:
-            far = sum(m * m for m in moved) > event.moves**2
-        if far:
-            raise ReplayError(f"sensitivity: {event.purpose!r} moves more than the declared {float(event.moves):g}")
+        selects = event.mechanism == "exponential mechanism"
+        self._note(event, Fraction(max(moved, default=0) ** 2 if selects else sum(m * m for m in moved)))
         return released
+
+    def _note(self, event: Event, squared: Fraction) -> None:
+        if squared > event.moves**2:
+            raise ReplayError(f"sensitivity: {event.purpose!r} moves more than the declared {float(event.moves):g}")
+        self.__dict__.setdefault("moved", []).append((event, squared))
+
+    def _listed(
+        self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
+    ) -> dict[Value, int]:
+        old, listed = self._old(event)
+        here = _degrees(exact)
+        self._note(event, Fraction(sum((here.get(v, 0) - old.get(v, 0)) ** 2 for v in {*here, *old})))
+        for value, noisy in listed.items():
+            if value not in here or not here[value] <= noisy <= here[value] + threshold:
+                raise ReplayError(f"support: {event.purpose!r} lists a value that the neighbour cannot list")
+        return listed
 
     def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
         return self._next(event, exact)
@@ -95,6 +121,32 @@ def replay_violations(run: Run, tables: Any, neighbour: Any) -> list[str]:
     if not _same(published, again):
         return ["publication: it differs although every noisy answer was the same"]
     return []
+
+
+def overpaid(curator: Replayer) -> list[str]:
+    """Whether the changed row pays more than the ledger says one row can: what moved, in zCDP or (epsilon, delta)."""
+    ledger = curator.ledger
+    moved = [(e, squared / e.moves**2) for e, squared in curator.__dict__.get("moved", []) if squared]
+    blocks = {e.part for e, _ in moved if isinstance(e.cost, Pure)}
+    paid = [(e, share) for e, share in moved if not isinstance(e.cost, Pure)]
+    paid += [(e, Fraction(1)) for e in ledger.events if e.mechanism == "advanced composition" and e.part in blocks]
+    rho = sum((e.cost.rho * share for e, share in paid if isinstance(e.cost, Concentrated)), Fraction())
+    epsilon = sum((e.cost.epsilon for e, _ in paid if isinstance(e.cost, Approximate)), Fraction())
+    delta = sum((e.cost.delta for e, _ in paid if not isinstance(e.cost, Pure)), Fraction())
+    found = []
+    for name, amount, stated in (
+        ("rho", rho, ledger.rho),
+        ("epsilon", epsilon, ledger.epsilon),
+        ("delta", delta, ledger.delta),
+    ):
+        if amount > stated:
+            found.append(f"participation: the row pays {name} {float(amount):.3g}, the ledger says {float(stated):.3g}")
+    return found
+
+
+def _degrees(exact: ExactDegrees) -> dict[Value, int]:
+    values = exact.exact_values(np.arange(len(exact.exact_counts)))
+    return dict(zip(values, exact.exact_counts.tolist(), strict=True))
 
 
 def attach(curator: Curator, tape: Tape) -> Curator:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin
-from dpjoin import api
+from dpjoin import methods
 from shop import SPEC, journal_lines, make_shop, run
 
 VERBS = ("init", "plan", "release", "answer", "synthesize", "evaluate", "demo")
@@ -113,7 +113,7 @@ def test_a_release_that_fails_is_recorded_and_tells_nothing(capsys, tmp_path, mo
     def broken(*_: object) -> None:
         raise ValueError("Secretville")
 
-    monkeypatch.setattr(api, "two_table_tight", broken)
+    monkeypatch.setattr(methods, "two_table_tight", broken)
     code, out, err = run(capsys, "release", spec, "-o", tmp_path / "out")
     assert code == 1
     assert "internal error (ValueError)" in err

@@ -105,7 +105,7 @@ def _runner(schema: dj.Schema, workload: dj.Workload, profile: str, ledgers: lis
             outcome = two_table_tight(curator, workload, shares, silent)
         else:
             curator = attach(kind(engine, PaperAccountant(BUDGET)), tape)
-            outcome = two_table_paper(curator, workload, BUDGET, silent)
+            outcome = two_table_paper(curator, workload, BUDGET.exact, silent)
         ledgers.append(curator.ledger)
         return np.append(outcome.model.table.reshape(-1), [outcome.noisy_total, outcome.sensitivity])
 

@@ -33,7 +33,7 @@ def runner(schema: Schema, workload: Workload, profile: str, ledgers: list[Any] 
             outcome = two_table_tight(curator, workload, shares, silent)
         else:
             curator = attach(kind(engine, PaperAccountant(BUDGET)), tape)
-            outcome = two_table_paper(curator, workload, BUDGET, silent)
+            outcome = two_table_paper(curator, workload, BUDGET.exact, silent)
         if ledgers is not None:
             ledgers.append(curator.ledger)
         bars = [outcome.model.error(g, 0.9) for g in workload.groups]

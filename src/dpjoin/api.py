@@ -8,13 +8,10 @@ from itertools import combinations
 from typing import Any
 
 from dpjoin.algorithms.progress import Progress, silent
-from dpjoin.algorithms.shares import tight_shares
-from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
 from dpjoin.errors import SpecError, suggest
-from dpjoin.planning import check_feasible, method_of, needs_noisy_bound
-from dpjoin.privacy.budget import Budget, PaperAccountant
-from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.public_bounds import churn
+from dpjoin.methods import chosen_method
+from dpjoin.planning import check_feasible
+from dpjoin.privacy.budget import Budget
 from dpjoin.released import Release
 from dpjoin.schema import Schema
 from dpjoin.spec import METHODS, PROFILES, check_choice
@@ -49,23 +46,19 @@ def release(
         if table.name not in tables:
             raise SpecError(f"table {table.name!r} is missing; hand it over in tables")
     check_feasible(schema, workload)
-    noisy_bound = needs_noisy_bound(schema)
+    chosen = chosen_method(schema, method, profile)
     with _progress(progress) as say:
         say("read", 0, 1)
         engine = DuckEngine(schema, tables, attributes=workload.attributes)
-        if profile == "paper":
-            curator = Curator(engine, PaperAccountant(budget))
-            outcome = two_table_paper(curator, workload, budget, say)
-        else:
-            shares = tight_shares(budget, noisy_bound=noisy_bound, sensitivity=max(1, churn(schema)))
-            curator = Curator(engine, shares.accountant)
-            outcome = two_table_tight(curator, workload, shares, say)
-    facts = {
+        outcome, curator = chosen.run(profile, engine, workload, budget, say)
+    facts: dict[str, Any] = {
         "sensitivity_bound": outcome.sensitivity,
         "join_size": outcome.noisy_total,
         "strategy": outcome.strategy,
     }
-    return Release(schema, workload, budget, method_of(schema), profile, outcome.model, curator.ledger, facts)
+    if outcome.parts:
+        facts["parts"] = list(outcome.parts)
+    return Release(schema, workload, budget, chosen.name, profile, outcome.model, curator.ledger, facts)
 
 
 def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:

@@ -156,7 +156,9 @@ def release(
     profile: Annotated[
         str | None, typer.Option(metavar="NAME", help="tight (the spec's default) or paper.", show_default=False)
     ] = None,
-    method: Annotated[str | None, typer.Option(metavar="NAME", help="auto or two_table.", show_default=False)] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, two_table, multi_table or uniformize.", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Release the join once, under the spec's budget.
@@ -171,11 +173,13 @@ def release(
     from dpjoin.api import check_sources
     from dpjoin.api import release as run
     from dpjoin.journal import journal_of, recorded, spent
+    from dpjoin.methods import chosen_method
     from dpjoin.planning import check_feasible
     from dpjoin.screens import next_commands, release_summary, show_json, show_release
 
     with _about(spec):
         check_feasible(loaded.schema, loaded.workload)
+        chosen_method(loaded.schema, loaded.method, loaded.profile)
         sources = loaded.sources()
         check_sources(loaded.schema, sources)
     before = spent(journal_of(spec))

@@ -11,6 +11,8 @@ from dpjoin.algorithms.progress import Progress
 STAGES = {
     "read": "reading and pre-aggregating the tables",
     "sensitivity": "bounding the sensitivity",
+    "degrees": "sorting key values by noisy degree",
+    "sizes": "measuring the size of each level",
     "measure": "measuring marginals and fitting",
     "rounds": "choosing, measuring and fitting queries",
     "error bars": "computing error bars",
@@ -38,7 +40,9 @@ def terminal_progress() -> Iterator[Progress]:
                 if other != stage:
                     bars.update(tasks[other], completed=bars.tasks[tasks[other]].total)
             if stage not in tasks:
-                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=total)
+                part, _, inner = stage.rpartition(": ")
+                told = STAGES.get(inner, inner)
+                tasks[stage] = bars.add_task(f"{part}: {told}" if part else told, total=total)
             bars.update(tasks[stage], completed=done, total=total)
 
         yield say

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpjoin.algorithms.marginals import PILOT_SHARE, SINGLES_SHARE
-from dpjoin.algorithms.shares import TightShares, tight_shares
+from dpjoin.algorithms.shares import PartitionShares, TightShares, partition_shares, tight_shares
+from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
+from dpjoin.methods import chosen_method
 from dpjoin.model.model import clique_scopes
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
@@ -50,6 +52,16 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Bucket:
+    """Key values of similar degree that may be released as one part, and the noise there."""
+
+    degrees: str
+    sensitivity: int
+    count: float
+    cell: float
+
+
+@dataclass(frozen=True)
 class GroupPlan:
     name: str
     queries: int
@@ -75,6 +87,7 @@ class Plan:
     groups: tuple[GroupPlan, ...]
     stages: tuple[Stage, ...]
     expected: tuple[Expected, ...]
+    buckets: tuple[Bucket, ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -84,11 +97,6 @@ class Plan:
 def needs_noisy_bound(schema: Schema) -> bool:
     """Whether a private table joins others that are neither public nor bounded: only then does sensitivity cost."""
     return not bound_is_public(schema)
-
-
-def method_of(schema: Schema) -> str:
-    """The algorithm that serves the join: the paper's Algorithm 1 for two tables, 3 for more."""
-    return {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
 
 
 def describe_join(schema: Schema) -> str:
@@ -130,21 +138,28 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     """
     schema, workload = spec.schema, spec.workload
     check_feasible(schema, workload)
+    method = chosen_method(schema, spec.method, spec.profile).name
     degrees = USUAL_DEGREES if degree is None else (degree,)
     if len(schema.tables) == 1:
         degrees = (1,)
-    if spec.profile == "tight":
+    stages: tuple[Stage, ...]
+    expected: tuple[Expected, ...] = ()
+    buckets: tuple[Bucket, ...] = ()
+    if spec.profile == "tight" and method == "uniformize":
+        parts = partition_shares(spec.budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
+        stages, buckets = _partition_stages(parts), _buckets(spec, parts, max(degrees))
+    elif spec.profile == "tight":
         shares = tight_shares(spec.budget, noisy_bound=needs_noisy_bound(schema), sensitivity=max(1, churn(schema)))
         stages = _tight_stages(shares)
         expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
     else:
-        stages, expected = _paper_stages(spec), ()
+        stages = _paper_stages(spec, partition=method == "uniformize")
     return Plan(
         join=describe_join(schema),
         join_class=join_class(schema),
         drawing=drawing(schema),
-        method=method_of(schema),
-        why=_why(schema),
+        method=method,
+        why=_why(schema, method),
         profile=spec.profile,
         epsilon=spec.budget.epsilon,
         delta=spec.budget.delta,
@@ -155,11 +170,15 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         groups=tuple(GroupPlan(g.name, len(g), g.cells) for g in workload.groups),
         stages=stages,
         expected=expected,
+        buckets=buckets,
         notes=_notes(schema),
     )
 
 
-def _why(schema: Schema) -> str:
+def _why(schema: Schema, method: str) -> str:
+    if method == "uniformize":
+        on = ", ".join(common_attributes(schema))
+        return f"values of {on} in parts by noisy degree, each part with its own bound"
     if len(schema.tables) == 1:
         return "one table: a row changes one cell, so the sensitivity is 1 and costs nothing"
     if not needs_noisy_bound(schema):
@@ -208,8 +227,48 @@ def _tight_stages(shares: TightShares) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _paper_stages(spec: Spec) -> tuple[Stage, ...]:
+def _partition_stages(shares: PartitionShares) -> tuple[Stage, ...]:
+    whole = shares.accountant.rho
+    width = shares.degrees_width
+    note = f"each table's degrees plus a shift of {width} on average; listed above {2 * width}"
+    stages = [Stage("degrees", "truncated discrete Gaussian", float(shares.degrees.rho / whole), note)]
+    if shares.bound is not None:
+        note = f"of each part, with a shift of {shares.bound_width} on average"
+        stages.append(Stage("sensitivity", "truncated discrete Gaussian", float(shares.bound.rho / whole), note))
+    stages.append(Stage("sizes", "discrete Gaussian", float(shares.count.rho / whole), "of each part, unbiased"))
+    note = "in each part: a row is in one part only, so each has all of it"
+    stages.append(Stage("queries", "discrete Gaussian", float(shares.queries / whole), note))
+    return tuple(stages)
+
+
+def _buckets(spec: Spec, shares: PartitionShares, degree: int) -> tuple[Bucket, ...]:
+    """The parts that noisy degrees up to `degree` can fall into, before neighbours are merged."""
+    found: list[Bucket] = []
+    low, high = 0, 2 * shares.degrees_width
+    tables = len(spec.schema.tables)
+    quantile = 1.6449 * (1 + churn(spec.schema))
+    measured = len(clique_scopes(spec.workload.groups))
+    measured += sum(len(g) for g in spec.workload.groups if isinstance(g, Products))
+    while not found or low < degree:
+        cap = high ** (tables - 1)
+        count = quantile * cap / math.sqrt(2 * float(shares.count.rho))
+        cell = quantile * cap * math.sqrt(max(1, measured) / (2 * float(shares.queries)))
+        found.append(Bucket(f"{low:,} to {high:,}", cap, count, cell))
+        low, high = high, 2 * high
+    return tuple(found)
+
+
+def _paper_stages(spec: Spec, *, partition: bool) -> tuple[Stage, ...]:
     whole = spec.budget.exact
+    if partition:
+        shift = paper_laplace_half_width(epsilon=whole.epsilon / 2, delta=whole.delta / 2, sensitivity=1)
+        note = f"each table's degrees plus {shift} on average; listed above {2 * shift}"
+        return (
+            Stage("degrees", "truncated discrete Laplace", 0.5, note),
+            Stage("sensitivity", "truncated discrete Laplace", 0.25, "of each part"),
+            Stage("join size", "truncated discrete Laplace", 0.125, "of each part, an upper bound"),
+            Stage("rounds", "exponential mechanism and discrete Laplace", 0.125, "in each part"),
+        )
     if not needs_noisy_bound(spec.schema):
         return (
             Stage("join size", "truncated discrete Laplace", 0.5, "an upper bound"),

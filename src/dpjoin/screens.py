@@ -124,6 +124,18 @@ def show_plan(plan: Plan) -> None:
             "resembles your data."
         )
         out.print(note if len(plan.expected) > 1 else note.partition(" The largest")[0])
+    if plan.buckets:
+        table = _columns(
+            ("noisy degree", "right"), ("sensitivity", "right"), ("size ±", "right"), ("each count ±", "right")
+        )
+        for b in plan.buckets:
+            table.add_row(b.degrees, f"{b.sensitivity:,}", number(b.count), number(b.cell))
+        out.print(table)
+        out.print(
+            "Parts that may come about, with 90 % half-widths before fitting. Every part is processed, also an empty "
+            "one; neighbours are merged where that promises less error, and where a part is too noisy only its size "
+            "is measured."
+        )
     for note in plan.notes:
         out.print(note)
 
@@ -189,6 +201,15 @@ def show_release(release: Release, folder: str) -> None:
             ]
         )
     )
+    parts = release.facts.get("parts", [])
+    if len(parts) > 1:
+        table = _columns(
+            ("part", "right"), ("values", "left"), ("sensitivity", "right"), ("size", "right"), ("", "left")
+        )
+        for p in parts:
+            numbers = f"{p['sensitivity_bound']:,}", f"{p['size']:,}"
+            table.add_row(str(p["part"]), str(p["values"]), *numbers, str(p["strategy"]))
+        out.print(table)
     table = _columns(("group", "left"), ("queries", "right"), ("median ±", "right"), ("largest ±", "right"))
     for row in group_errors(release)[:GROUPS_SHOWN]:
         table.add_row(row["group"], f"{row['queries']:,}", number(row["median_error"]), number(row["largest_error"]))

@@ -13,3 +13,14 @@ class Progress(Protocol):
 
 def silent(stage: str, done: int, total: int) -> None:
     """Say nothing."""
+
+
+def nested(progress: Progress, number: int, count: int) -> Progress:
+    """The progress of one part among several."""
+    if count == 1:
+        return progress
+
+    def say(stage: str, done: int, total: int) -> None:
+        progress(f"part {number + 1} of {count}: {stage}", done, total)
+
+    return say

@@ -153,7 +153,7 @@ class _Log:
         used = [g for g in range(len(self.groups)) if any(h == g for h, _ in self.found)]
         order = [(g, i) for g in used for (h, i) in sorted(self.found) if h == g]
         rows = tuple(self.groups[g].rows([i for h, i in order if h == g]) for g in used)
-        terms = Terms(old.domain, old.cliques, rows)
+        terms = Terms(old.domain, old.cliques, rows, old.support)
         middle = [_middle(self.groups[g], i) * total for g, i in order]
         values = np.array([self.found[k][0] + m for k, m in zip(order, middle, strict=True)])
         precision = np.array([1.0 / self.found[k][1] for k in order])

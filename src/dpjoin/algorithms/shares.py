@@ -20,6 +20,8 @@ TRUNCATION_SHARE = Fraction(1, 4)
 """Of delta, for the truncation of that bound's noise. Flat between 0.1 and 0.5."""
 COUNT_SHARE = Fraction(5, 100)
 """Of what is left of rho, for the join size."""
+GAUGE_SHARE = Fraction(25, 100)
+"""Of rho, for a noisy bound inside each part of a partition, on top of the share for the partition's degrees."""
 DYADIC = 2**40
 """Shares of rho are rounded down to multiples of 1/DYADIC times a power of two, to keep fractions short."""
 
@@ -70,3 +72,44 @@ def tight_shares(budget: Budget, *, noisy_bound: bool, sensitivity: int = 1) -> 
     needed = gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=half_width)
     accountant = ConcentratedAccountant(budget, truncation_delta=needed)
     return TightShares(accountant, Concentrated(share, needed), half_width)
+
+
+@dataclass(frozen=True)
+class PartitionShares:
+    """The tight profile's split for a partition: noisy degrees, then per part a bound (or none), counts, queries."""
+
+    accountant: ConcentratedAccountant
+    degrees: Concentrated
+    """Of one question; a row takes part in one."""
+    degrees_width: int
+    bound: Concentrated | None
+    bound_width: int | None
+    count: Concentrated
+
+    @property
+    def queries(self) -> Fraction:
+        return self.accountant.rho - self.degrees.rho - (self.bound.rho if self.bound else 0) - self.count.rho
+
+
+def partition_shares(budget: Budget, *, gauge: bool, sensitivity: int = 1, questions: int = 1) -> PartitionShares:
+    """Split a budget for a partition; with `gauge` each part also gets a noisy sensitivity bound.
+
+    `sensitivity` is how far one row moves degrees and bounds: one, unless bounds are enforced. `questions` is how many
+    of the noisy degrees' questions one row can take part in.
+    """
+    whole = budget.exact
+    aside = whole.delta * TRUNCATION_SHARE / (2 if gauge else 1)
+    rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta * (1 - TRUNCATION_SHARE))
+
+    def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
+        variance = sensitivity**2 / (2 * share)
+        width = gaussian_half_width(variance=variance, delta=delta, sensitivity=sensitivity)
+        return Concentrated(share, gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=width)), width
+
+    degrees, degrees_width = one_sided(round_down(rho * SENSITIVITY_SHARE / questions), aside / questions)
+    bound, bound_width = one_sided(round_down(rho * GAUGE_SHARE), aside) if gauge else (None, None)
+    needed = degrees.delta * questions + (bound.delta if bound else 0)
+    accountant = ConcentratedAccountant(budget, truncation_delta=needed)
+    left = accountant.rho - degrees.rho * questions - (bound.rho if bound else 0)
+    count = Concentrated(round_down(left * COUNT_SHARE))
+    return PartitionShares(accountant, degrees, degrees_width, bound, bound_width, count)

@@ -66,20 +66,14 @@ class Concentrated:
 Cost = Pure | Approximate | Concentrated
 
 
-class ConcentratedAccountant:
-    """Adds up rho and delta, and converts once at the end. Proof: P-23.
-
-    Of the budget's delta, `truncation_delta` is set aside for truncated noise; the rest pays for the
-    conversion and fixes how much rho there is.
-    """
+class ConcentratedAllowance:
+    """Adds up rho and delta, and refuses what exceeds the given amounts. Proof: P-23."""
 
     name = "zero-concentrated"
 
-    def __init__(self, budget: Budget, *, truncation_delta: Fraction = Fraction(0)) -> None:
-        self.budget = budget
+    def __init__(self, rho: Fraction, truncation_delta: Fraction) -> None:
+        self.rho = rho
         self.truncation_delta = truncation_delta
-        self.conversion_delta = budget.exact.delta - truncation_delta
-        self.rho, self.order = largest_rho(epsilon=budget.exact.epsilon, delta=self.conversion_delta)
         self._spent = Concentrated(Fraction(0))
 
     @property
@@ -105,6 +99,20 @@ class ConcentratedAccountant:
         raise BudgetError("rounds are reserved with the paper's accountant only")
 
 
+class ConcentratedAccountant(ConcentratedAllowance):
+    """An allowance that follows from a budget by one conversion. Proof: P-23.
+
+    Of the budget's delta, `truncation_delta` is set aside for truncated noise; the rest pays for the
+    conversion and fixes how much rho there is.
+    """
+
+    def __init__(self, budget: Budget, *, truncation_delta: Fraction = Fraction(0)) -> None:
+        self.budget = budget
+        self.conversion_delta = budget.exact.delta - truncation_delta
+        rho, self.order = largest_rho(epsilon=budget.exact.epsilon, delta=self.conversion_delta)
+        super().__init__(rho, truncation_delta)
+
+
 class PaperAccountant:
     """Basic composition of (epsilon, delta) stages; one stage is a block of rounds under advanced composition.
 
@@ -113,8 +121,8 @@ class PaperAccountant:
 
     name = "paper"
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
+    def __init__(self, budget: Budget | Approximate) -> None:
+        self.whole = budget.exact if isinstance(budget, Budget) else budget
         self._spent = Approximate(Fraction(0), Fraction(0))
         self._each: Pure | None = None
         self._rounds = 0
@@ -131,11 +139,11 @@ class PaperAccountant:
         if cost.epsilon < 0 or cost.delta < 0:
             raise BudgetError("a charge must not be negative")
         after = Approximate(self._spent.epsilon + cost.epsilon, self._spent.delta + cost.delta)
-        whole = self.budget.exact
+        whole = self.whole
         if after.epsilon > whole.epsilon or after.delta > whole.delta:
             raise BudgetError(
                 f"a charge of ({float(cost.epsilon):.3g}, {float(cost.delta):.3g}) exceeds what is left of "
-                f"({self.budget.epsilon:g}, {self.budget.delta:g}); nothing was drawn"
+                f"({float(whole.epsilon):g}, {float(whole.delta):g}); nothing was drawn"
             )
         self._spent = after
 
@@ -152,4 +160,4 @@ class PaperAccountant:
         self._each, self._rounds = each, count
 
 
-Accountant = ConcentratedAccountant | PaperAccountant
+Accountant = ConcentratedAllowance | PaperAccountant

@@ -9,25 +9,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.interface import Engine
+from dpjoin.engine.interface import Engine, ExactDegrees
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.accountant import selection_epsilon
-from dpjoin.privacy.budget import Accountant, Approximate, Concentrated, ConcentratedAccountant, Cost, Pure
+from dpjoin.privacy.budget import (
+    Accountant,
+    Approximate,
+    Concentrated,
+    ConcentratedAllowance,
+    Cost,
+    PaperAccountant,
+    Pure,
+)
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
-from dpjoin.privacy.ledger import Event, Ledger
-from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
+from dpjoin.privacy.ledger import Event, Ledger, Part
+from dpjoin.privacy.participation import largest_total
+from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, check_question, part_limits
+from dpjoin.privacy.public_bounds import (
+    Limit,
+    bound_is_public,
+    churn,
+    declared_limits,
+    degree_caps,
+    degree_factors,
+    most_results,
+    subsets,
+)
 from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import squared_norm, weight_ranges
-from dpjoin.privacy.truncated import gaussian_delta, paper_laplace_half_width
+from dpjoin.privacy.truncated import gaussian_delta, laplace_delta, paper_laplace_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Group
 
@@ -44,6 +63,8 @@ class Bound:
     """An upper bound on how many join results one row can change. Only a Curator mints one."""
 
     value: int
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
+    """By which factor a row of a table pays less, because it can change fewer; 1 where not named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,29 +88,47 @@ class Measurement:
 
 
 class Curator:
-    """Answers queries about one set of private tables until its accountant says stop."""
+    """Answers queries about one set of private tables until its accountant says stop.
+
+    `restrict` gives Curators of sub-instances. They share the ledger and the doors of the one they come from.
+    """
 
     def __init__(self, engine: Engine, accountant: Accountant) -> None:
-        self._engine = engine
+        self.schema: Schema = engine.schema
+        self._open: Callable[[], Engine] = lambda: engine
         self._accountant = accountant
         self._ledger = Ledger(accountant.name)
         self._minted: list[Bound] = []
         self._memo: dict[int, tuple[Group, Numbers]] = {}
         self._exact_count: int | None = None
         self._churn = churn(engine.schema)
+        self._rows = max(1, self._churn)
+        self._answered: list[NoisyDegrees] = []
+        self._labels: dict[Labels, tuple[NoisyDegrees, ...]] = {}
+        self._root = self
+        self._minted_in_parts: list[tuple[Bound, Mapping[str, Rules]]] = []
+        self._part: str | None = None
+        self._rules: Mapping[str, Rules] = {}
+        self._limits: list[Limit] = []
+        self._shares: Mapping[str, Fraction] = {}
 
-    @property
-    def schema(self) -> Schema:
-        return self._engine.schema
+    @cached_property
+    def _engine(self) -> Engine:
+        return self._open()
 
     @property
     def ledger(self) -> Ledger:
-        return self._ledger
+        return self._root._ledger
+
+    @property
+    def rows_moved(self) -> int:
+        """How many rows of a table one row more or less adds or removes: one, unless bounds are enforced."""
+        return 1 + self._churn
 
     @property
     def rho_left(self) -> Fraction:
         """What is left to spend (tight profile)."""
-        if not isinstance(self._accountant, ConcentratedAccountant):
+        if not isinstance(self._accountant, ConcentratedAllowance):
             raise BudgetError("the paper's accountant has no rho; use its reserved rounds")
         return self._accountant.left
 
@@ -121,8 +160,7 @@ class Curator:
         truncated discrete Gaussian with the given half-width. Approximate: X is the paper's truncated Laplace,
         on the largest degree for two tables and on the logarithm of the residual sensitivity for more.
         """
-        schema = self.schema
-        rows = max(1, churn(schema))
+        schema, rows = self.schema, self._rows
         public = _public_boundaries(schema, self._engine)
         if isinstance(cost, Concentrated):
             moves, variance = rows, Fraction(rows**2) / (2 * cost.rho)
@@ -163,7 +201,36 @@ class Curator:
                 return gauge(boundaries) if two else residual_level(boundaries, beta=beta, steps=RESIDUAL_STEPS)
 
         noisy = self._noisy_number(exact, draw, mechanism, "sensitivity bound", cost, Fraction(moves), parameters)
-        return self._mint(max(1, bound_of(noisy)))
+        cap = self._capped()
+        return self._mint(max(1, bound_of(noisy) if cap is None else min(cap.value, bound_of(noisy))))
+
+    def part_bound(self) -> Bound:
+        """The bound of a sub-instance that its caps imply, for each table apart. Proof: P-48."""
+        bound = self._capped()
+        if bound is None:
+            raise BudgetError("this sub-instance has no caps for every table; ask for a sensitivity bound")
+        return self._keep(bound)
+
+    def bound_of_levels(self, bounds: Sequence[Bound]) -> Bound:
+        """The largest of the bounds of sub-instances that together hold this one. Proof: P-51.
+
+        This one and those must take whole values of attributes that all tables share, and be cut by the same labels.
+        """
+        ours = _cut(self.schema, self._rules)
+        found = [rules for bound in bounds for minted, rules in self._root._minted_in_parts if minted is bound]
+        cuts = [cut for cut in (_cut(self.schema, rules) for rules in found) if cut is not None]
+        if ours is None or not cuts or len(cuts) < len(bounds) or any(labels is not cuts[0][0] for labels, _ in cuts):
+            raise BudgetError("bounds must come from sub-instances that one kind of labels cuts by common attributes")
+        labels, bucket = ours
+        others, levels = cuts[0][0], {level for _, level in cuts}
+        held = {v for v in {*labels.buckets, *others.buckets} if labels.buckets.get(v, 0) == bucket}
+        if any(others.buckets.get(v, 0) not in levels for v in held) or (bucket == 0 and 0 not in levels):
+            raise BudgetError("bounds must come from sub-instances that together hold this one")
+        return self._mint(max(bound.value for bound in bounds))
+
+    def _capped(self) -> Bound | None:
+        """The largest number of join results of one row, by caps and declared bounds, and each table's share of it."""
+        return _capped(self.schema, self._limits) if self._part is not None else None
 
     def _exact_boundaries(self, public: Boundaries) -> Boundaries:
         """T_F for every proper subset F of the tables."""
@@ -171,9 +238,169 @@ class Curator:
         return replace(public, values=values)
 
     def _mint(self, value: int) -> Bound:
-        bound = Bound(value)
+        return self._keep(Bound(value))
+
+    def _keep(self, bound: Bound) -> Bound:
         self._minted.append(bound)
+        self._root._minted_in_parts.append((bound, self._rules))
         return bound
+
+    # -- sub-instances -------------------------------------------------------------------------------
+
+    def participation(self, rules: Sequence[Mapping[str, Rules]]) -> int:
+        """In how many of these sub-instances one row can be at most: a public number. Proof: P-44."""
+        return int(self._worst([self._places(r) for r in rules], [{}] * len(rules), [Fraction(1)] * len(rules)))
+
+    def unit_charge(self, parts: Mapping[str, Mapping[str, Rules]], *, by_table: bool = False) -> Fraction:
+        """What `restrict` would charge if every sub-instance cost one: a public number. Proof: P-50."""
+        rules = list(self._whole(parts).values())
+        return self._worst([self._places(r) for r in rules], self._granted(rules, by_table), [Fraction(1)] * len(rules))
+
+    def noisy_degrees(
+        self, stage: str, questions: Sequence[Question], cost: Approximate | Concentrated, *, half_width: int
+    ) -> list[NoisyDegrees]:
+        """Each question's values with a noisy degree above twice the half-width. Costs `cost` a question. Proof: P-49.
+
+        Questions about public tables alone are answered exactly, at no cost, with the same threshold.
+        """
+        if self._part is not None:
+            raise BudgetError("degrees are asked of the whole instance; give the sub-instance as rules")
+        moves = 1 + self._churn
+        for question in questions:
+            check_question(self.schema, question)
+        mechanism, parameters, draw = _one_sided(cost, moves, half_width)
+        private = [q for q in questions if self._places(q.rules)]
+        self._charge_stage([self._places(q.rules) for q in private], [{}] * len(private), [cost] * len(private))
+        self._enter(stage, {q.name: q.rules for q in private})
+        answers = []
+        for question in questions:
+            exact = self._engine.exact_degrees(question.rules, question.by, question.distinct)
+            if question in private:
+                event = Event(
+                    mechanism=mechanism,
+                    purpose=f"degrees {question.name}",
+                    cost=cost,
+                    moves=Fraction(moves),
+                    parameters=parameters,
+                    part=question.name,
+                )
+                self._ledger = self._ledger.plus(event)
+                listed = self._listed(exact, draw, 2 * half_width, event)
+            else:
+                at = np.flatnonzero(exact.exact_counts > 2 * half_width)
+                listed = dict(zip(exact.exact_values(at), exact.exact_counts[at].tolist(), strict=True))
+            answers.append(NoisyDegrees(question, 2 * half_width, listed))
+            self._answered.append(answers[-1])
+        return answers
+
+    def labels(self, name: str, degrees: Sequence[NoisyDegrees], buckets: Mapping[Value, int]) -> Labels:
+        """Sort values into buckets; the given answers put a cap on each bucket. Values not named get bucket 0."""
+        if any(known.name == name for known in self._labels):
+            raise BudgetError(f"labels {name!r} exist already; one name stands for one function")
+        attributes = degrees[0].question.by
+        if any(d not in self._answered or d.question.by != attributes for d in degrees):
+            raise BudgetError(
+                f"labels {name!r} must rest on degrees that this Curator answered, of the same attributes"
+            )
+        made = Labels(name, attributes, dict(buckets))
+        self._labels[made] = tuple(degrees)
+        return made
+
+    def restrict(
+        self,
+        stage: str,
+        parts: Mapping[str, Mapping[str, Rules]],
+        costs: Sequence[Approximate | Concentrated],
+        *,
+        by_table: bool = False,
+    ) -> list[Curator]:
+        """A Curator for each sub-instance, with its allowance; charged is what one row can pay at most. Proof: P-50.
+
+        `by_table`: a row pays by how many results it can change, not by the largest number any row can.
+        """
+        if self._part is not None:
+            raise BudgetError("a sub-instance is not restricted again; give all rules at once")
+        parts = self._whole(parts)
+        shares = self._granted(list(parts.values()), by_table)
+        self._charge_stage([self._places(rules) for rules in parts.values()], shares, costs)
+        self._enter(stage, parts)
+        made = []
+        for (name, rules), cost, granted in zip(parts.items(), costs, shares, strict=True):
+            child = Curator.__new__(type(self))
+            Curator.__init__(child, self._engine, _allowance(cost))
+            child._open = partial(self._engine.restricted, rules)
+            child._root, child._part, child._rules = self, name, rules
+            child._limits, child._shares = self._limits_of(rules), granted
+            # Where bounds are enforced, the rows that one row adds and removes may lie in different parts.
+            child._rows = 1 + self._churn
+            made.append(child)
+        return made
+
+    def _whole(self, parts: Mapping[str, Mapping[str, Rules]]) -> dict[str, dict[str, Rules]]:
+        """The rules of every table: one that is not named is in the sub-instance with all its rows."""
+        return {name: {t.name: rules.get(t.name, {}) for t in self.schema.tables} for name, rules in parts.items()}
+
+    def _limits_of(self, rules: Mapping[str, Rules]) -> list[Limit]:
+        """Declared bounds, and what the labels say."""
+        return [*declared_limits(self.schema), *part_limits(self.schema, rules, self._labels)]
+
+    def _granted(self, rules: Sequence[Mapping[str, Rules]], by_table: bool) -> list[Mapping[str, Fraction]]:
+        """Each table's share of what a sub-instance costs: 1 unless it pays by what its rows can change."""
+        if not by_table:
+            return [{}] * len(rules)
+        capped = [_capped(self.schema, self._limits_of(r)) for r in rules]
+        return [{} if bound is None else bound.shares for bound in capped]
+
+    def _places(self, rules: Mapping[str, Rules]) -> dict[str, dict[str, int]]:
+        """By private table and name of labels, the bucket that a row needs."""
+        private = set(self.schema.private_tables)
+        for part in rules.values():
+            for labels in part:
+                if labels not in self._labels:
+                    raise BudgetError(f"labels {labels.name!r} must be made by this Curator; ask it for them")
+        return {t: {labels.name: b for labels, b in part.items()} for t, part in rules.items() if t in private}
+
+    def _charge_stage(
+        self,
+        places: Sequence[Mapping[str, Mapping[str, int]]],
+        shares: Sequence[Mapping[str, Fraction]],
+        costs: Sequence[Approximate | Concentrated],
+    ) -> None:
+        """Spend what one row can pay at most in these sub-instances together."""
+        deltas = self._worst(places, [{}] * len(places), [c.delta for c in costs])
+        if all(isinstance(c, Concentrated) for c in costs):
+            rhos = [c.rho for c in costs if isinstance(c, Concentrated)]
+            self._accountant.spend(Concentrated(self._worst(places, shares, rhos), deltas))
+        else:
+            epsilons = [c.epsilon for c in costs if isinstance(c, Approximate)]
+            self._accountant.spend(Approximate(self._worst(places, [{}] * len(places), epsilons), deltas))
+
+    def _worst(
+        self,
+        places: Sequence[Mapping[str, Mapping[str, int]]],
+        shares: Sequence[Mapping[str, Fraction]],
+        amounts: Sequence[Fraction],
+    ) -> Fraction:
+        """The largest total of amounts that one row of any table meets."""
+        rows = list(zip(places, shares, amounts, strict=True))
+        tables = {table for place in places for table in place}
+        return max(
+            (
+                largest_total(
+                    [(place[t], amount * share.get(t, Fraction(1))) for place, share, amount in rows if t in place]
+                )
+                for t in tables
+            ),
+            default=Fraction(0),
+        )
+
+    def _enter(self, stage: str, parts: Mapping[str, Mapping[str, Rules]]) -> None:
+        """Write the sub-instances into the ledger."""
+        known = {part.name for part in self._ledger.parts}
+        if known & set(parts) or any(part.stage == stage for part in self._ledger.parts):
+            raise BudgetError(f"stage {stage!r} and its sub-instances must have names that are not taken")
+        new = tuple(Part(name=n, stage=stage, places=self._places(rules)) for n, rules in parts.items())
+        self._ledger = replace(self._ledger, parts=(*self._ledger.parts, *new))
 
     # -- numbers -------------------------------------------------------------------------------------
 
@@ -183,7 +410,7 @@ class Curator:
         Proof: P-29.
         """
         self._require_minted(bound)
-        moves = bound.value * max(1, self._churn)
+        moves = bound.value * self._rows
         if isinstance(cost, Concentrated):
             variance = Fraction(moves**2) / (2 * cost.rho)
             mechanism, parameters = "discrete Gaussian", {"variance": variance}
@@ -202,7 +429,7 @@ class Curator:
                 return noise.truncated_discrete_laplace(scale=scale, half_width=width)
 
         return self._noisy_number(
-            self._exact_join_size, draw, mechanism, "join size", cost, Fraction(moves), parameters
+            self._exact_join_size, draw, mechanism, "join size", cost, Fraction(moves), parameters, bound
         )
 
     def measure(self, group: Group, bound: Bound, cost: Concentrated) -> Measurement:
@@ -211,7 +438,8 @@ class Curator:
         square = squared_norm(group) * bound.value**2 * self._group_churn(group)
         moves = Fraction(math.isqrt(square - 1) + 1) if square else Fraction(0)
         variance = moves**2 / (2 * cost.rho)
-        event = self._event("discrete Gaussian", f"measure {group.name}", cost, moves, {"variance": variance})
+        parameters: dict[str, Fraction | int | str] = {"variance": variance}
+        event = self._event("discrete Gaussian", f"measure {group.name}", cost, moves, parameters, bound)
         noisy = self._noisy_numbers(
             lambda: self._exact(group),
             lambda size: noise.discrete_gaussian_array(variance=variance, size=size),
@@ -240,6 +468,7 @@ class Curator:
                 cost,
                 moves,
                 {"variance": variance, "query": index},
+                bound,
             )
 
             def exact() -> Numbers:
@@ -252,7 +481,7 @@ class Curator:
             scale = max(moves, Fraction(1)) / cost.epsilon
             unit, variance = group.unit, 2 * scale**2
             event = self._event(
-                "discrete Laplace", f"measure {group.name}", cost, moves, {"scale": scale, "query": index}
+                "discrete Laplace", f"measure {group.name}", cost, moves, {"scale": scale, "query": index}, bound
             )
 
             def exact() -> Numbers:
@@ -285,7 +514,7 @@ class Curator:
         moves = Fraction(common * bound.value * (1 + self._churn))
         epsilon = selection_epsilon(cost.rho) if isinstance(cost, Concentrated) else cost.epsilon
         rate = epsilon / (2 * moves)
-        event = self._event("exponential mechanism", "select a query", cost, moves, {"epsilon": epsilon})
+        event = self._event("exponential mechanism", "select a query", cost, moves, {"epsilon": epsilon}, bound)
 
         def exact_scores() -> Numbers:
             parts = []
@@ -295,7 +524,7 @@ class Curator:
                     parts.append(_scaled(np.abs(_wide(exact) - _wide(answers[kept])), common // width))
             return _narrow(np.concatenate(parts))
 
-        chosen = self._chosen(exact_scores, rate, event)
+        chosen = self._root._chosen(exact_scores, rate, event)
         for g, kept in enumerate(candidates):
             if chosen < len(kept):
                 return g, int(kept[chosen])
@@ -306,15 +535,15 @@ class Curator:
         """Pay for `count` Pure mechanisms at once (the paper's composition). Proof: P-24."""
         self._accountant.reserve(count, each, cost)
         parameters: dict[str, Fraction | int | str] = {"count": count, "epsilon_each": each.epsilon}
-        self._ledger = self._ledger.plus(
-            Event(
-                mechanism="advanced composition",
-                purpose="rounds",
-                cost=cost,
-                moves=Fraction(0),
-                parameters=parameters,
-            )
+        event = Event(
+            mechanism="advanced composition",
+            purpose="rounds",
+            cost=cost,
+            moves=Fraction(0),
+            parameters=parameters,
+            part=self._part,
         )
+        self._root._ledger = self._root._ledger.plus(event)
 
     # -- the doors: nothing else touches exact values or draws noise ------------------------------------
 
@@ -325,11 +554,23 @@ class Curator:
         cost: Cost,
         moves: Fraction,
         parameters: Mapping[str, Fraction | int | str],
+        bound: Bound | None = None,
     ) -> Event:
         """Charge, and write the ledger line. Raises BudgetError before anything is computed or drawn."""
+        shares = bound.shares if bound is not None else {}
+        if any(shares.get(table, Fraction(1)) > granted for table, granted in self._shares.items()):
+            raise BudgetError("this sub-instance pays by table, so only its caps may be used as a bound")
         self._accountant.spend(cost)
-        event = Event(mechanism=mechanism, purpose=purpose, cost=cost, moves=moves, parameters=parameters)
-        self._ledger = self._ledger.plus(event)
+        event = Event(
+            mechanism=mechanism,
+            purpose=purpose,
+            cost=cost,
+            moves=moves,
+            parameters=parameters,
+            part=self._part,
+            shares=self._shares,
+        )
+        self._root._ledger = self._root._ledger.plus(event)
         return event
 
     def _noisy_number(
@@ -341,19 +582,30 @@ class Curator:
         cost: Cost,
         moves: Fraction,
         parameters: Mapping[str, Fraction | int | str],
+        bound: Bound | None = None,
     ) -> int:
-        event = self._event(mechanism, purpose, cost, moves, parameters)
-        noisy = self._add(np.array([exact()], dtype=object), lambda _: np.array([draw()], dtype=object), event)
+        event = self._event(mechanism, purpose, cost, moves, parameters, bound)
+        root = self._root
+        noisy = root._add(np.array([exact()], dtype=object), lambda _: np.array([draw()], dtype=object), event)
         value = int(noisy[0])
-        self._ledger = Ledger(self._ledger.composition, (*self._ledger.events[:-1], replace(event, noisy=value)))
+        root._ledger = replace(root._ledger, events=(*root._ledger.events[:-1], replace(event, noisy=value)))
         return value
 
     def _noisy_numbers(self, exact: Callable[[], Numbers], draw: Callable[[int], Numbers], event: Event) -> Numbers:
-        return self._add(exact(), draw, event)
+        return self._root._add(exact(), draw, event)
 
     def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
         """exact + noise. Replay tests stand here."""
         return _narrow(_wide(exact) + _wide(draw(len(exact))))
+
+    def _listed(
+        self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
+    ) -> dict[Value, int]:
+        """The values whose noisy degree exceeds the threshold, in the order of their text. Replay tests stand here."""
+        noisy = exact.exact_counts + draw(len(exact.exact_counts))
+        at = np.flatnonzero(noisy > threshold)
+        listed = dict(zip(exact.exact_values(at), noisy[at].tolist(), strict=True))
+        return {value: listed[value] for value in sorted(listed, key=repr)}
 
     def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
         """A candidate, by the exponential mechanism. Replay tests stand here."""
@@ -367,7 +619,7 @@ class Curator:
         """By how much enforced bounds multiply the squared move of a group: added and removed rows. Proof: P-62."""
         if not self._churn:
             return 1
-        if all(low >= 0 for low, _ in weight_ranges(group)):
+        if self._part is None and all(low >= 0 for low, _ in weight_ranges(group)):
             return 1 + self._churn**2
         return (1 + self._churn) ** 2
 
@@ -393,6 +645,53 @@ class Curator:
         middles = np.array([low + high for low, high in weight_ranges(group)], dtype=object)
         exact: Numbers = 2 * _wide(self._exact(group)) - middles * self._exact_join_size()
         return exact
+
+
+def _capped(schema: Schema, limits: Sequence[Limit]) -> Bound | None:
+    """The bound that limits on degrees give, with each private table's share of it squared. Proof: P-48."""
+    names = frozenset(t.name for t in schema.tables)
+    found = {t: most_results(schema, names - {t}, limits) for t in schema.private_tables}
+    caps = {t: max(1, cap) for t, cap in found.items() if cap is not None}
+    if len(caps) < len(found):
+        return None
+    largest = max(caps.values())
+    return Bound(largest, {t: Fraction(cap, largest) ** 2 for t, cap in caps.items()})
+
+
+def _cut(schema: Schema, rules: Mapping[str, Rules]) -> tuple[Labels, int] | None:
+    """The labels and the bucket by which every table is cut, if it is one and its attributes are common to all."""
+    if set(rules) != {t.name for t in schema.tables} or any(len(part) != 1 for part in rules.values()):
+        return None
+    ((labels, bucket), *rest) = [next(iter(part.items())) for part in rules.values()]
+    common = all(set(labels.attributes) <= set(t.attributes) for t in schema.tables)
+    return (labels, bucket) if common and all(found == (labels, bucket) for found in rest) else None
+
+
+def _allowance(cost: Approximate | Concentrated) -> Accountant:
+    return PaperAccountant(cost) if isinstance(cost, Approximate) else ConcentratedAllowance(cost.rho, cost.delta)
+
+
+def _one_sided(
+    cost: Approximate | Concentrated, moves: int, half_width: int
+) -> tuple[str, dict[str, Fraction | int | str], Callable[[int], Numbers]]:
+    """Noise from 0 to twice the half-width for values that one row moves by `moves` together. Proof: P-49."""
+    if isinstance(cost, Concentrated):
+        variance = Fraction(moves**2) / (2 * cost.rho)
+        if gaussian_delta(variance=variance, sensitivity=moves, half_width=half_width) > cost.delta:
+            raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
+
+        def gaussian(size: int) -> Numbers:
+            return noise.truncated_discrete_gaussian_array(variance=variance, half_width=half_width, size=size)
+
+        return "truncated discrete Gaussian", {"variance": variance, "half_width": half_width}, gaussian
+    scale = Fraction(moves) / cost.epsilon
+    if laplace_delta(epsilon=cost.epsilon, sensitivity=moves, half_width=half_width) > cost.delta:
+        raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
+
+    def laplace(size: int) -> Numbers:
+        return noise.truncated_discrete_laplace_array(scale=scale, half_width=half_width, size=size)
+
+    return "truncated discrete Laplace", {"scale": scale, "half_width": half_width}, laplace
 
 
 @lru_cache(maxsize=512)

@@ -1,16 +1,19 @@
 """What ran, as frozen data that travels inside the release, so that anybody can account for it again.
 
 An event holds public parameters, its cost and, where it is one number, the noisy result. Never an exact value.
+An event on a sub-instance concerns only the rows in it; the ledger knows which rows those are, and adds up what one
+row can pay at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from dpjoin.privacy.budget import Approximate, Concentrated, Cost, Pure
+from dpjoin.privacy.participation import Place, largest_total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,20 @@ class Event:
     """How far one row can move what was hidden: absolute for a number, l2 for a vector, each score for a choice."""
     parameters: Mapping[str, Fraction | int | str] = field(default_factory=dict)
     noisy: int | None = None
+    part: str | None = None
+    """The sub-instance it looked at; None for all rows."""
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
+    """By which factor a row of a table pays less rho, because it moves less than `moves`; 1 where not named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A sub-instance: which rows of which private tables are in it. Other private tables play no part."""
+
+    name: str
+    stage: str
+    """Parts of one stage are compared row by row; stages add up."""
+    places: Mapping[str, Place]
 
 
 @dataclass(frozen=True)
@@ -32,29 +49,67 @@ class Ledger:
 
     composition: str
     events: tuple[Event, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     def plus(self, event: Event) -> Ledger:
-        return Ledger(self.composition, (*self.events, event))
+        return Ledger(self.composition, (*self.events, event), self.parts)
 
     @property
     def rho(self) -> Fraction:
-        return sum((e.cost.rho for e in self.events if isinstance(e.cost, Concentrated)), Fraction(0))
+        def paid(event: Event, table: str | None) -> Fraction:
+            if not isinstance(event.cost, Concentrated):
+                return Fraction(0)
+            return event.cost.rho * (event.shares.get(table, Fraction(1)) if table is not None else 1)
+
+        return self._total(paid)
 
     @property
     def epsilon(self) -> Fraction:
         """Sum of the (epsilon, delta) stages; rounds inside a reserved block are paid by the block."""
-        return sum((e.cost.epsilon for e in self.events if isinstance(e.cost, Approximate)), Fraction(0))
+        return self._total(lambda e, _: e.cost.epsilon if isinstance(e.cost, Approximate) else Fraction(0))
 
     @property
     def delta(self) -> Fraction:
-        return sum((e.cost.delta for e in self.events if not isinstance(e.cost, Pure)), Fraction(0))
+        return self._total(lambda e, _: Fraction(0) if isinstance(e.cost, Pure) else e.cost.delta)
+
+    def _total(self, paid: Callable[[Event, str | None], Fraction]) -> Fraction:
+        """What one row pays at most: everything that looks at all rows, and the worst of each stage. Proof: P-45."""
+        total = sum((paid(e, None) for e in self.events if e.part is None), Fraction(0))
+        of_part: dict[str, list[Event]] = {part.name: [] for part in self.parts}
+        for event in self.events:
+            if event.part is not None:
+                of_part[event.part].append(event)
+        for stage in dict.fromkeys(part.stage for part in self.parts):
+            parts = [part for part in self.parts if part.stage == stage]
+            tables = dict.fromkeys(table for part in parts for table in part.places)
+            total += max(
+                (
+                    largest_total(
+                        [
+                            (part.places[table], sum((paid(e, table) for e in of_part[part.name]), Fraction(0)))
+                            for part in parts
+                            if table in part.places
+                        ]
+                    )
+                    for table in tables
+                ),
+                default=Fraction(0),
+            )
+        return total
 
     def to_json(self) -> dict[str, Any]:
-        return {"composition": self.composition, "events": [_event_to_json(e) for e in self.events]}
+        written: dict[str, Any] = {"composition": self.composition}
+        if self.parts:
+            written["parts"] = [
+                {"name": p.name, "stage": p.stage, "places": {t: dict(place) for t, place in p.places.items()}}
+                for p in self.parts
+            ]
+        return written | {"events": [_event_to_json(e) for e in self.events]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ledger:
-        return cls(data["composition"], tuple(_events(data["events"])))
+        parts = tuple(Part(name=p["name"], stage=p["stage"], places=p["places"]) for p in data.get("parts", ()))
+        return cls(data["composition"], tuple(_events(data["events"])), parts)
 
 
 def _cost_to_json(cost: Cost) -> dict[str, str]:
@@ -83,6 +138,10 @@ def _event_to_json(event: Event) -> dict[str, Any]:
     }
     if event.noisy is not None:
         out["noisy"] = event.noisy
+    if event.part is not None:
+        out["part"] = event.part
+    if event.shares:
+        out["shares"] = {table: str(share) for table, share in event.shares.items()}
     return out
 
 
@@ -95,4 +154,6 @@ def _events(items: Iterable[Mapping[str, Any]]) -> Iterable[Event]:
             moves=Fraction(item["moves"]),
             parameters=dict(item["parameters"]),
             noisy=item.get("noisy"),
+            part=item.get("part"),
+            shares={table: Fraction(share) for table, share in item.get("shares", {}).items()},
         )

@@ -1,11 +1,14 @@
-"""What declared degree bounds say about boundary values: caps and factors, from the schema alone.
+"""What degree bounds say about boundary values: caps and factors, from public numbers alone.
 
 Write x_j for the attributes of table j and ∂F for the attributes that the tables F share with the others.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations, count
 
 from dpjoin.schema import Schema
 
@@ -19,25 +22,61 @@ def subsets(schema: Schema) -> list[frozenset[str]]:
     return [frozenset(c) for r in range(len(names)) for c in combinations(names, r)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """In the join of `tables`, at most `most` rows of `rows_of` (or values of `then`) share a value of `given`."""
+
+    tables: frozenset[str]
+    given: frozenset[str]
+    then: frozenset[str]
+    most: int
+    rows_of: str | None = None
+
+
+def declared_limits(schema: Schema) -> list[Limit]:
+    """The schema's degree bounds. Proof: P-60."""
+    return [
+        Limit(
+            tables=frozenset([t.name]),
+            given=frozenset(b.attributes),
+            then=frozenset(t.attributes),
+            most=b.limit,
+            rows_of=t.name,
+        )
+        for t in schema.tables
+        for b in t.bounds
+    ]
+
+
+def most_results(schema: Schema, tables: frozenset[str], limits: Iterable[Limit]) -> int | None:
+    """An upper bound on T of these tables: the least that a chain of limits gives, None without one. Proof: P-60."""
+    usable = [x for x in limits if x.tables <= tables]
+    order = count()  # breaks ties: sets have no order
+    waiting = [(1, next(order), frozenset(_boundary(schema, tables)), frozenset[str]())]
+    done: set[tuple[frozenset[str], frozenset[str]]] = set()
+    while waiting:
+        product, _, known, counted = heapq.heappop(waiting)
+        if counted == tables:
+            return product
+        if (known, counted) in done:
+            continue
+        done.add((known, counted))
+        for limit in usable:
+            if (
+                limit.given <= known
+                and limit.rows_of not in counted
+                and not (limit.rows_of is None and limit.then <= known)
+            ):
+                more = counted | {limit.rows_of} if limit.rows_of is not None else counted
+                heapq.heappush(waiting, (product * max(1, limit.most), next(order), known | limit.then, more))
+    return None
+
+
 def degree_caps(schema: Schema) -> Caps:
     """cap_F: an upper bound on T_F, for every F for which the declared bounds give one. Proof: P-60."""
-    caps: Caps = {}
-    for tables in subsets(schema):
-        fixed = _boundary(schema, tables)
-        best: dict[frozenset[str], int] = {frozenset(): 1}
-        for size in range(len(tables)):
-            for done in [frozenset(c) for c in combinations(sorted(tables), size)]:
-                if done not in best:
-                    continue
-                known = fixed.union(*(schema.table(t).attributes for t in done)) if done else fixed
-                for name in tables - done:
-                    limits = [b.limit for b in schema.table(name).bounds if set(b.attributes) <= known]
-                    if limits:
-                        more = done | {name}
-                        best[more] = min(best.get(more, best[done] * min(limits)), best[done] * min(limits))
-        if tables in best:
-            caps[tables] = best[tables]
-    return caps
+    limits = declared_limits(schema)
+    found = {tables: most_results(schema, tables, limits) for tables in subsets(schema)}
+    return {tables: cap for tables, cap in found.items() if cap is not None}
 
 
 def degree_factors(schema: Schema) -> Factors:

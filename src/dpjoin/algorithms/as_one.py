@@ -1,0 +1,133 @@
+"""Measure a join, or a part of it, as one table under a known sensitivity bound, and fit a model to what was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpjoin.algorithms.marginals import Fitted, measure_marginals
+from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.rounds import measure_products, prospect, run_rounds
+from dpjoin.algorithms.shares import round_down
+from dpjoin.model.fit import Evidence, start
+from dpjoin.model.model import Model, clique_scopes, plausible
+from dpjoin.model.terms import BoolArray, Domain, Terms
+from dpjoin.privacy.budget import Concentrated
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.sensitivity import weight_ranges
+from dpjoin.schema import Schema
+from dpjoin.workload import CELLS, Group, Kronecker, Products, Workload, kronecker
+
+
+@dataclass(frozen=True)
+class NoisyTotal:
+    """A noisy join size, and how far off it typically is."""
+
+    noisy: float
+    deviation: float
+
+    @property
+    def whole(self) -> int:
+        return max(1, round(self.noisy))
+
+    def combined(self, other: NoisyTotal) -> NoisyTotal:
+        """Both by precision."""
+        ours, theirs = self.deviation**-2, other.deviation**-2
+        return NoisyTotal((self.noisy * ours + other.noisy * theirs) / (ours + theirs), (ours + theirs) ** -0.5)
+
+
+def measure_total(curator: Curator, bound: Bound, rho: Fraction) -> NoisyTotal:
+    """The join size, by the discrete Gaussian."""
+    return NoisyTotal(float(curator.join_size(bound, Concentrated(rho))), bound.value / math.sqrt(2 * float(rho)))
+
+
+def varying_products(workload: Workload) -> tuple[Products, ...]:
+    """The product queries that the join size does not answer."""
+    return tuple(
+        g for g in workload.groups if isinstance(g, Products) and any(low < high for low, high in weight_ranges(g))
+    )
+
+
+def domain_of(workload: Workload) -> Domain:
+    """The cells of the workload, laid out for its queries."""
+    sizes = dict(zip(workload.attributes, workload.schema.shape(workload.attributes), strict=True))
+    return Domain.split(sizes, varying_products(workload))
+
+
+def measure_join(
+    curator: Curator,
+    workload: Workload,
+    bound: Bound,
+    total: NoisyTotal,
+    progress: Progress,
+    *,
+    support: BoolArray | None = None,
+    seed: int = 0,
+) -> tuple[Model, str]:
+    """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words."""
+    rho, noisy_total = curator.rho_left, total.whole
+    products = varying_products(workload)
+    cliques = clique_scopes(workload.groups)
+    domain = domain_of(workload)
+    ways = prospect(products, total=noisy_total, bound=bound.value, rho=rho, cells=workload.cells) if products else None
+    if products and ways is not None and ways.best == "histogram":
+        union = workload.schema.in_order(a for g in products for a in g.scope)
+        cliques = [c for c in cliques if not set(c) <= set(union)] + [union]
+        products = ()
+    cliques = _with_singles(cliques)
+    terms = Terms(domain, tuple(cliques), support=support)
+    groups = clique_groups(workload.schema, cliques)
+
+    floor = 0.0
+    part = rho if not products else round_down(rho / 2) if cliques else Fraction(0)
+    if cliques:
+        fitted = measure_marginals(curator, groups, terms, bound, part, float(noisy_total), progress)
+    else:
+        fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
+    strategy = f"{len(groups)} marginals, pilot then by expected gain" if cliques else ""
+    if products and ways is not None:
+        if ways.best == "measure all":
+            fitted = measure_products(curator, products, fitted, bound, rho - part, progress)
+            strategy += f"{', ' if strategy else ''}all {sum(map(len, products))} product queries once"
+        else:
+            fitted, floor = run_rounds(curator, products, fitted, bound, rho - part, ways.count, progress)
+            strategy += f"{', ' if strategy else ''}{ways.count} adaptive rounds of product queries"
+    elif not cliques:
+        # Only the join size is asked for: what is left goes into a second look at it.
+        total = total.combined(measure_total(curator, bound, rho))
+        noisy_total = total.whole
+        fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
+        strategy = "the join size alone"
+    progress("error bars", 0, 1)
+    members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed)
+    progress("error bars", 1, 1)
+    known = tuple(frozenset(s) for s in [*cliques, *(g.scope for g in workload.groups)])
+    model = Model(
+        domain,
+        float(noisy_total),
+        terms=fitted.fit.terms,
+        potentials=fitted.fit.potentials,
+        members=members,
+        floor=floor,
+        known=known,
+        deviations=tuple(float(fitted.evidence.precision[w.start] ** -0.5) for w in terms.slices),
+    )
+    return model, strategy
+
+
+def clique_groups(schema: Schema, cliques: Sequence[tuple[str, ...]]) -> list[Group]:
+    """Each clique as the marginal that is measured."""
+    groups: list[Group] = []
+    for clique in cliques:
+        group: Kronecker = kronecker(schema, dict.fromkeys(clique, CELLS))
+        assert group.scope == clique, "cliques are in the order of the schema"
+        groups.append(group)
+    return groups
+
+
+def _with_singles(cliques: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Add the one-way marginals of every attribute that is in a wider one."""
+    singles = dict.fromkeys((a,) for c in cliques if len(c) > 1 for a in c)
+    return [*singles, *(c for c in cliques if c not in singles)]

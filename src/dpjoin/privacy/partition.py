@@ -1,0 +1,92 @@
+"""Public partitions of a private instance: questions about degrees, their noisy answers, labels and caps.
+
+A question asks for every value of some join attributes how often it occurs. Its answer lists the values whose noisy
+degree exceeds 2s, the largest noise; every other value, present or not, is just "at most 2s". Labels sort values into
+buckets by such answers, so they are public, and each bucket comes with a cap that no degree in it exceeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpjoin.engine.interface import Labels, Rules, Value
+from dpjoin.errors import BudgetError
+from dpjoin.privacy.public_bounds import Limit
+from dpjoin.schema import Schema
+
+__all__ = ["Labels", "NoisyDegrees", "Question", "Rules", "Value", "bucket_cap", "check_question", "part_limits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """How many rows of a table (or values of `distinct` in the join of tables) each value of `by` has.
+
+    `rules` names the tables that take part, and which of their rows do.
+    """
+
+    name: str
+    rules: Mapping[str, Rules]
+    by: tuple[str, ...]
+    distinct: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyDegrees:
+    """The answer: noisy degrees above `threshold`, never below the true ones; other values have at most `threshold`."""
+
+    question: Question
+    threshold: int
+    listed: Mapping[Value, int]
+
+    def most(self, value: Value) -> int:
+        """What is publicly known of a value's degree: it is not larger."""
+        return self.listed.get(value, self.threshold)
+
+
+def check_question(schema: Schema, question: Question) -> None:
+    """Refuse a question whose answer one row could change at more than one value. Proof: P-46."""
+    fixed = set(question.by) | set(question.distinct)
+    if not question.distinct and len(question.rules) != 1:
+        raise BudgetError(f"question {question.name!r} counts rows, so it must be about one table; name one")
+    if question.distinct and not set(question.by) <= set(question.distinct):
+        raise BudgetError(f"question {question.name!r} must count values that include those it groups by")
+    for table in question.rules:
+        if not fixed <= set(schema.table(table).attributes):
+            raise BudgetError(f"question {question.name!r} must group by attributes that {table!r} has")
+
+
+def bucket_cap(labels: Labels, bucket: int, degrees: NoisyDegrees) -> int:
+    """The largest degree that a value in the bucket can have. Proof: P-47."""
+    inside = {v for v, b in labels.buckets.items() if b == bucket}
+    if bucket == 0:
+        inside |= {v for v in degrees.listed if labels.buckets.get(v, 0) == 0}
+        return max([degrees.threshold, *(degrees.most(v) for v in inside)])
+    return max((degrees.most(v) for v in inside), default=0)
+
+
+def part_limits(
+    schema: Schema, rules: Mapping[str, Rules], known: Mapping[Labels, Sequence[NoisyDegrees]]
+) -> list[Limit]:
+    """What the labels say about degrees in the sub-instance that the rules take. Proof: P-47."""
+    limits = []
+    for labels, bucket in {(labels, b) for part in rules.values() for labels, b in part.items()}:
+        for degrees in known[labels]:
+            asked = degrees.question
+            # The degree was asked of these rows or more, and each has the bucket.
+            if all(
+                rules.get(table, {}).get(labels) == bucket
+                and all(rules[table].get(other) == b for other, b in needed.items())
+                for table, needed in asked.rules.items()
+            ):
+                table = next(iter(asked.rules))
+                limits.append(
+                    Limit(
+                        tables=frozenset(asked.rules),
+                        given=frozenset(asked.by),
+                        then=frozenset(asked.distinct or schema.table(table).attributes),
+                        most=bucket_cap(labels, bucket, degrees),
+                        rows_of=None if asked.distinct else table,
+                    )
+                )
+    return limits

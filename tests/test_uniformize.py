@@ -1,0 +1,316 @@
+"""Uniformize: parts cut the join exactly, their caps hold on both neighbours, a row pays for one part only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from audit import Recorder, Replayer, Tape, attach, ledger_violations, overpaid, replay_violations
+from dpjoin.algorithms import uniformize
+from dpjoin.algorithms.levels import best_runs
+from dpjoin.algorithms.progress import silent
+from dpjoin.algorithms.shares import partition_shares
+from dpjoin.algorithms.two_table import Outcome
+from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniformize_tight
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAllowance, PaperAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.participation import largest_total
+from dpjoin.privacy.partition import Labels, Question
+
+GENEROUS = Budget(epsilon=50.0, delta=0.1)
+"""Noise of a few units, so that small instances fall into several parts."""
+SHAPES = {
+    "two": {"r": "Ap", "s": "Aq"},
+    "star": {"r": "Ap", "s": "Aq", "t": "Au"},
+    "contained": {"r": "Ap", "s": "A"},
+    "nested": {"r": "ABp", "s": "ABq", "t": "Au"},
+    "figure4": {"r": "ABD", "s": "ABF", "t": "ABGK", "u": "ABGL", "v": "AC"},
+}
+Rows = dict[str, list[dict[str, int]]]
+
+
+def schema_of(shape: str, *, public: str | None = None) -> dj.Schema:
+    """Attributes of three values each; A is a key."""
+    tables = SHAPES[shape]
+    names = sorted({a for attributes in tables.values() for a in attributes})
+    attributes = tuple(
+        dj.Attribute(name=a, key=True) if a == "A" else dj.Attribute(name=a, range=(0, 2)) for a in names
+    )
+    return dj.Schema(
+        tuple(dj.Table(name=t, attributes=tuple(x), private=t != public) for t, x in tables.items()), attributes
+    )
+
+
+def skewed_rows(schema: dj.Schema, rng: np.random.Generator) -> Rows:
+    """Few values of A, one or two of them much more frequent than the others, not the same in every table."""
+    small = len(schema.tables) > 3
+    rows: Rows = {}
+    for table in schema.tables:
+        weights = rng.dirichlet(np.full(4, 0.35))
+        count = int(rng.integers(0, 8 if small else 26))
+        rows[table.name] = [
+            {a: int(rng.choice(4, p=weights)) if a == "A" else int(rng.integers(0, 3)) for a in table.attributes}
+            for _ in range(count)
+        ]
+    return rows
+
+
+def changed(schema: dj.Schema, rows: Rows, rng: np.random.Generator) -> Rows:
+    """One row more, or one less, in one private table."""
+    name = str(rng.choice(schema.private_tables))
+    table = list(rows[name])
+    if table and rng.random() < 0.5:
+        del table[rng.integers(len(table))]
+    elif table and rng.random() < 0.7:
+        table.append(dict(table[rng.integers(len(table))]))
+    else:
+        table.append({a: int(rng.integers(0, 5 if a == "A" else 3)) for a in schema.table(name).attributes})
+    return {**rows, name: table}
+
+
+def run_on(engine: Any, kind: type[Curator], profile: str, tape: Tape | None = None) -> tuple[Outcome, Curator]:
+    schema = engine.schema
+    workload = dj.Workload.marginals(schema, 1)
+    if profile == "tight":
+        shares = partition_shares(GENEROUS, gauge=len(schema.tables) > 2)
+        curator = kind(engine, shares.accountant)
+        attach(curator, tape or Tape())
+        with pytest.MonkeyPatch.context() as patch:
+            # Any merging is sound. On so few rows the predicted error would merge everything.
+            patch.setattr(uniformize, "best_runs", lambda count, _: [range(n, n + 1) for n in range(count)])
+            return uniformize_tight(curator, workload, shares, silent), curator
+    curator = kind(engine, PaperAccountant(GENEROUS))
+    attach(curator, tape or Tape())
+    return uniformize_paper(curator, workload, GENEROUS.exact, silent), curator
+
+
+def published(outcome: Outcome) -> Any:
+    return np.append(outcome.model.table.reshape(-1), [outcome.noisy_total, outcome.sensitivity])
+
+
+def audit(schema: dj.Schema, rows: Rows, other: Rows, profile: str) -> tuple[list[str], int]:
+    """All that replay finds wrong, and how many parts there were."""
+    curators: list[Any] = []
+    parts: list[int] = []
+
+    def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
+        outcome, curator = run_on(BruteEngine(schema, tables), kind, profile, tape)
+        curators.append(curator)
+        parts.append(len(outcome.parts))
+        return published(outcome)
+
+    found = replay_violations(run, rows, other)
+    if not found:
+        found = overpaid(curators[1]) + ledger_violations(curators[0].ledger, GENEROUS)
+        if profile == "paper":
+            whole = (curators[0].ledger.epsilon, curators[0].ledger.delta)
+            found += [] if whole == (GENEROUS.exact.epsilon, GENEROUS.exact.delta) else ["total: not the budget"]
+        else:
+            accountant = curators[0]._accountant
+            whole = (curators[0].ledger.rho, curators[0].ledger.delta)
+            found += [] if whole == (accountant.rho, accountant.truncation_delta) else ["total: not the budget"]
+    return found, parts[0]
+
+
+def many_audits(shape: str, profile: str, count: int) -> None:
+    rng = np.random.default_rng([len(shape), profile == "tight", count])
+    several = 0
+    for turn in range(count):
+        schema = schema_of(shape, public="s" if turn % 5 == 4 else None)
+        rows = skewed_rows(schema, rng)
+        found, parts = audit(schema, rows, changed(schema, rows, rng), profile)
+        assert found == []
+        several += parts > 1
+    # Otherwise the test would say nothing about partitions.
+    assert several >= count // 10 or shape == "figure4"
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("profile", ["tight", "paper"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_replay_on_neighbours(shape: str, profile: str) -> None:
+    """Same questions, declared moves hold, nobody pays more than the ledger says, which is the whole budget."""
+    many_audits(shape, profile, 12)
+
+
+@pytest.mark.full
+@pytest.mark.replay
+@pytest.mark.parametrize("profile", ["tight", "paper"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_replay_on_many_neighbours(shape: str, profile: str) -> None:
+    many_audits(shape, profile, 300)
+
+
+def results(engine: Any) -> Counter[Any]:
+    names = [t.name for t in engine.schema.tables]
+    return Counter(tuple(sorted(r.items())) for r in engine._exact_join(names))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("shape", SHAPES)
+def test_parts_cut_the_join_exactly_and_their_caps_hold_on_both_neighbours(shape: str) -> None:
+    """Every join result lies in one part; no row of either neighbour is in more results than the part's bound."""
+    rng = np.random.default_rng([7, len(shape)])
+    for _ in range(15):
+        schema = schema_of(shape)
+        rows = skewed_rows(schema, rng)
+        engine = BruteEngine(schema, rows)
+        _, curator = run_on(engine, Recorder, "tight")
+        bounds = {
+            e.part: b.value
+            for e in curator.ledger.events
+            for b, _ in curator._minted_in_parts
+            if e.part and e.part.startswith("part")
+        }
+        assert bounds
+        whole: Counter[Any] = Counter()
+        labels = next(x for x in curator._labels if x.name == "part")
+        buckets = sorted({0, *labels.buckets.values()})
+        minted = [b for b, rules in curator._minted_in_parts if labels in next(iter(rules.values()))]
+        other = BruteEngine(schema, changed(schema, rows, rng))
+        for bucket, bound in zip(buckets, minted, strict=True):
+            rules = {t.name: {labels: bucket} for t in schema.tables}
+            whole += results(engine.restricted(rules))
+            for world in (engine, other):
+                part = world.restricted(rules)
+                for table in schema.tables:
+                    others = frozenset(t.name for t in schema.tables) - {table.name}
+                    if world is engine:
+                        assert part.exact_boundary(others) <= bound.value
+            moved = engine.restricted(rules).exact_join_size() - other.restricted(rules).exact_join_size()
+            assert abs(moved) <= bound.value
+        assert whole == results(engine)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("shape", SHAPES)
+def test_both_engines_publish_the_same(shape: str) -> None:
+    """What the brute-force engine answered, replayed on DuckDB with the same rows: nothing moves at all."""
+    rng = np.random.default_rng([9, len(shape)])
+    for _ in range(6):
+        schema = schema_of(shape)
+        rows = skewed_rows(schema, rng)
+        tape = Tape()
+        outcome, _ = run_on(BruteEngine(schema, rows), Recorder, "tight", tape)
+        arrow = {
+            t.name: pa.table({a: pa.array([r[a] for r in rows[t.name]], pa.int64()) for a in t.attributes})
+            for t in schema.tables
+        }
+        duck = DuckEngine(schema, arrow, attributes=schema.queryable)
+        again, replayer = run_on(duck, Replayer, "tight", tape)
+        assert np.array_equal(published(outcome), published(again))
+        assert not any(squared for _, squared in replayer.__dict__["moved"])
+
+
+def test_participation_is_the_maximum_over_all_assignments() -> None:
+    """Against every assignment of buckets to names, in a loop."""
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        names = ["a", "b", "c", "d"][: rng.integers(1, 5)]
+        places = [
+            (
+                {str(n): int(rng.integers(0, 3)) for n in rng.permutation(names)[: rng.integers(0, len(names) + 1)]},
+                Fraction(int(rng.integers(0, 6)), 5),
+            )
+            for _ in range(rng.integers(1, 9))
+        ]
+        best = Fraction(0)
+        for number in range(3 ** len(names)):
+            given = {name: number // 3**i % 3 for i, name in enumerate(names)}
+            agree = [amount for place, amount in places if all(given[n] == b for n, b in place.items())]
+            best = max(best, sum(agree, Fraction(0)))
+        assert largest_total(places) == best
+
+
+def test_best_runs_are_the_cheapest() -> None:
+    """Against every way to cut five things into runs."""
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        costs = rng.random((6, 6))
+        runs = best_runs(5, lambda i, j: float(costs[i, j]))  # noqa: B023
+        every = []
+        for cuts in range(16):
+            ends = [i + 1 for i in range(4) if cuts >> i & 1] + [5]
+            every.append(sum(costs[a, b] for a, b in zip([0, *ends[:-1]], ends, strict=True)))
+        assert sum(costs[r.start, r.stop] for r in runs) == pytest.approx(min(every))
+        assert [r.start for r in runs] == [0, *(r.stop for r in runs[:-1])]
+
+
+def test_a_join_without_a_common_attribute_is_refused() -> None:
+    schema = dj.Schema(
+        (
+            dj.Table(name="r", attributes=("A", "B")),
+            dj.Table(name="s", attributes=("B", "C")),
+            dj.Table(name="t", attributes=("C", "D")),
+        ),
+        tuple(dj.Attribute(name=a, range=(0, 2)) for a in "ABCD"),
+    )
+    with pytest.raises(SpecError, match="all tables share"):
+        check_common(schema)
+
+
+def curator_on_two() -> tuple[Curator, Labels]:
+    schema = schema_of("two")
+    rows = {"r": [{"A": 1, "p": 0}] * 40, "s": [{"A": 1, "q": 1}] * 30}
+    shares = partition_shares(GENEROUS, gauge=False)
+    curator = Curator(BruteEngine(schema, rows), shares.accountant)
+    questions = [Question(name=t, rules={t: {}}, by=("A",)) for t in "rs"]
+    degrees = curator.noisy_degrees("degrees", questions, shares.degrees, half_width=shares.degrees_width)
+    return curator, curator.labels("part", degrees, {(1,): 1})
+
+
+def test_the_curator_refuses_what_it_cannot_account_for() -> None:
+    """Foreign labels, a label name used twice, bounds of another part, a part restricted again."""
+    curator, labels = curator_on_two()
+    cost = Concentrated(Fraction(1, 1000))
+    with pytest.raises(BudgetError, match="made by this Curator"):
+        curator.restrict("x", {"x": {"r": {Labels("part", ("A",), {}): 0}}}, [cost])
+    with pytest.raises(BudgetError, match="exist already"):
+        curator.labels("part", curator._labels[labels], {})
+    light, heavy = curator.restrict("parts", {str(b): {t: {labels: b} for t in "rs"} for b in (0, 1)}, [cost, cost])
+    bound = heavy.part_bound()
+    assert bound.value >= 40
+    with pytest.raises(BudgetError, match="minted by this Curator"):
+        light.join_size(bound, cost)
+    with pytest.raises(BudgetError, match="together hold"):
+        light.bound_of_levels([bound])
+    with pytest.raises(BudgetError, match="not restricted again"):
+        light.restrict("again", {"again": {}}, [cost])
+    with pytest.raises(BudgetError, match="exceeds what is left"):
+        heavy.join_size(bound, Concentrated(Fraction(1, 999)))
+
+
+def test_a_table_that_a_part_does_not_name_is_charged() -> None:
+    """Two parts that both hold all of s cost its rows twice."""
+    curator, labels = curator_on_two()
+    parts = {str(b): {"r": {labels: b}} for b in (0, 1)}
+    assert curator.unit_charge(parts) == 2
+    assert curator.unit_charge({n: {**rules, "s": rules["r"]} for n, rules in parts.items()}) == 1
+    before = curator.rho_left
+    curator.restrict("parts", parts, [Concentrated(Fraction(1, 1000))] * 2)
+    assert before - curator.rho_left == Fraction(2, 1000)
+    assert isinstance(curator._accountant, ConcentratedAllowance)
+
+
+def test_rows_pay_by_what_they_can_change() -> None:
+    """With by_table the table of smaller degree pays the whole, the other one its share."""
+    curator, labels = curator_on_two()
+    whole = {t: {labels: 1} for t in "rs"}
+    (part,) = curator.restrict("parts", {"hot": whole}, [Concentrated(Fraction(1, 1000))], by_table=True)
+    bound = part.part_bound()
+    assert bound.shares["s"] == 1
+    assert bound.shares["r"] < 1
+    part.join_size(bound, Concentrated(Fraction(1, 1000)))
+    event = curator.ledger.events[-1]
+    assert event.shares == bound.shares
+    with pytest.raises(BudgetError, match="pays by table"):
+        part.join_size(part.bound_of_levels([bound]), Concentrated(Fraction(1, 10**9)))
