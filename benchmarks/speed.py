@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 import engine_speed
+import gauge_speed
 import many_speed
 import noise
 import single_table
@@ -62,7 +63,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     size = engine_speed.Size(20_000, 2_000, 1) if quick else engine_speed.Size(1_000_000, 100_000, 5)
     found: dict[str, Any] = {"quick": quick, "engine": engine_speed.measure(size)}
     print("engine done", flush=True)
-    found["gauges"] = many_speed.gauges(quick=quick)
+    found["gauges"] = gauge_speed.measure(quick)
     found["many"] = many_speed.measure(*((20_000, 2_000, 1) if quick else (1_000_000, 100_000, 5)))
     print("three tables done", flush=True)
     if find_spec("mbi"):
@@ -87,7 +88,7 @@ def page(found: dict[str, Any]) -> str:
         "Times are of one machine that may have been busy. Only ratios within this page are meant to be compared.",
         *_engine_part(found["engine"]),
         *many_speed.page_parts(found["many"]),
-        *many_speed.gauge_parts(found.get("gauges")),
+        *many_speed.gauge_parts(found["gauges"]),
     ]
     if "single" in found:
         parts += _single_part(found["single"])

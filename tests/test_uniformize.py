@@ -26,7 +26,7 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.participation import largest_total
 from dpjoin.privacy.partition import Labels, Question
 
-GENEROUS = Budget(epsilon=50.0, delta=0.1)
+GENEROUS = Budget(epsilon=10.0, delta=0.1)
 """Noise of a few units, so that small instances fall into several parts."""
 SHAPES = {
     "two": {"r": "Ap", "s": "Aq"},
