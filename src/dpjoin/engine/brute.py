@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.interface import ExactDegrees, Rules, Value
-from dpjoin.engine.keys import check_degrees, check_rules, plain
+from dpjoin.engine.interface import LISTED, ExactDegrees, Rules, Value
+from dpjoin.engine.keys import alone_schema, check_degrees, check_rules, plain
 from dpjoin.errors import SpecError, suggest
 from dpjoin.schema import Schema, Table
 from dpjoin.workload import Factor, Group, Kronecker
@@ -84,6 +84,18 @@ class BruteEngine:
         exact_some = {name: self._exact_satisfying(name, some) for name, some in rules.items()}
         vars(engine)["_exact_rows"] = {**self._exact_rows, **exact_some}
         return engine
+
+    def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> BruteEngine:
+        schema = alone_schema(self._schema, table, by, values, keep)
+        position = {value: i for i, value in enumerate(values)}
+        exact_some: list[dict[str, object]] = []
+        for row in self._exact_rows[table]:
+            codes: dict[str, object] = {a: self._schema.attribute(a).code(row[a]) for a in keep}
+            if not by:
+                exact_some.append(codes)
+            elif _value(row, by) in position:
+                exact_some.append({LISTED: position[_value(row, by)], **codes})
+        return BruteEngine(schema, {table: exact_some})
 
     def _exact_satisfying(self, name: str, rules: Rules) -> list[dict[str, object]]:
         """The table's rows whose value has the given bucket under each of the labels."""

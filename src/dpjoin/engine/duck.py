@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import contract, encode, keys, sumproduct
 from dpjoin.engine.contract import Block, Exact, Rows, Scope
-from dpjoin.engine.interface import ExactDegrees, Rules
-from dpjoin.engine.keys import ID, JoinValues, Keys, Values, number_keys
-from dpjoin.engine.many import CODE, ManyTables
+from dpjoin.engine.interface import ExactDegrees, Rules, Value
+from dpjoin.engine.keys import CODE, ID, JoinValues, Keys, Values, number_keys
+from dpjoin.engine.many import ManyTables
 from dpjoin.engine.sources import OpenedTable, check_columns, connect, disconnect, open_source, same_source, unreadable
 from dpjoin.engine.sumproduct import Counts
 from dpjoin.errors import SourceError, SpecError, suggest
@@ -75,6 +75,18 @@ class _Pair:
         some = zip(self._schema.tables, self._exact_some(rules), strict=True)
         counts = [self._exact_counts(side) for table, side in some if table.name in rules]
         return self._exact_values.degrees(counts, by, distinct)
+
+    def exact_alone(self, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
+        (side,) = (s for t, s in zip(self._schema.tables, self._exact_sides, strict=True) if t.name == name)
+        numbers = self._exact_counts(side)
+        counts = Counts(
+            (*numbers.variables, *((CODE, a) for a in side.exact_codes)),
+            (*numbers.sizes, *self._schema.shape(tuple(side.exact_codes))),
+            (*numbers.exact_ids, *side.exact_codes.values()),
+            numbers.exact_count,
+            numbers.rows,
+        )
+        return self._exact_values.alone(self._schema, counts, by, values, keep)
 
     def _exact_some(self, rules: Mapping[str, Rules]) -> list[_Side]:
         """The tables' rows that satisfy the rules."""
@@ -325,6 +337,26 @@ class DuckEngine:
         engine = copy(self)
         # What was read is all that an engine keeps, so that the copy knows nothing of the other rows.
         vars(engine)["_exact_tables"] = self._exact_tables.restricted(rules)
+        return engine
+
+    def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> DuckEngine:
+        schema = keys.alone_schema(self._schema, table, by, values, keep)
+        readable = (*self._touched, *self._schema.join_attributes)
+        for a in keep:
+            if a not in readable:
+                raise SpecError(
+                    f"table {table!r} alone keeps {a!r}, which the engine did not read; {suggest(a, readable)}"
+                )
+        exact = self._exact_tables.exact_alone(table, by, values, keep)
+        codes = {
+            a.name: exact.ids([a.name])[0].astype(np.min_scalar_type(a.size), copy=False) for a in schema.attributes
+        }
+        one_key = np.zeros(exact.rows, dtype=np.int64)
+        rows, codes = _condensed(schema, Rows(one_key, exact.exact_count), codes, 1)
+        # Nothing of this engine goes along, neither other tables nor other rows.
+        engine = DuckEngine.__new__(DuckEngine)
+        tables = _Pair(schema, [_Side(rows, codes, 1)], Keys(1, (), ()), JoinValues({}))
+        vars(engine).update(_schema=schema, _touched=schema.queryable, _exact_tables=tables)
         return engine
 
     # Reading

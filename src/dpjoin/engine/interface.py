@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from dpjoin.schema import Schema
 from dpjoin.workload import Group
 
+LISTED = "listed value"
+"""The attribute that numbers listed values, in an engine of one table alone."""
 Value = tuple[object, ...]
 """One value of some join attributes, as the join compares them."""
 
@@ -75,4 +77,13 @@ class Engine(Protocol):
 
     def restricted(self, rules: Mapping[str, Rules]) -> Engine:
         """The same tables with only the rows that satisfy the rules; tables not named keep all rows."""
+        ...
+
+    def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> Engine:
+        """One table by itself: its rows whose value of the join attributes `by` is one of `values`.
+
+        The result has a schema of its own, with this one table. Its attributes are LISTED, the position in `values`
+        (left out if `by` is empty), and `keep`, attributes of the table with a domain; all of them hold codes, as whole
+        numbers from 0. Which rows there are depends on this table only.
+        """
         ...

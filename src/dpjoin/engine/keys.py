@@ -6,7 +6,7 @@ a column of floats or booleans too, a date is a date, and what Python has no typ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import sumproduct
 from dpjoin.engine.contract import Scope
-from dpjoin.engine.interface import ExactDegrees, Labels, Rules, Value
+from dpjoin.engine.interface import LISTED, ExactDegrees, Labels, Rules, Value
 from dpjoin.engine.sumproduct import Counts, Variable
 from dpjoin.errors import SpecError, suggest
-from dpjoin.schema import Schema
+from dpjoin.schema import Attribute, Schema, Table
 from dpjoin.workload import IntArray
 
-ID = "id"
-"""The kind of variable that a join attribute's number is."""
+ID, CODE = "id", "code"
+"""Kinds of variables: a join attribute's number, a touched attribute's code."""
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -285,14 +285,53 @@ class JoinValues:
         """The listed values that occur, by their numbers; found once, since labels do not change."""
         found = self._exact_labels.get(labels)
         if found is None:
-            values = [self._exact_values[a] for a in labels.attributes]
             buckets = np.fromiter(labels.buckets.values(), dtype=np.int64, count=len(labels.buckets))
-            columns = [v.numbers([value[i] for value in labels.buckets]) for i, v in enumerate(values)]
-            at = np.flatnonzero(np.all([np.ones(len(buckets), dtype=bool), *(c >= 0 for c in columns)], axis=0))
-            variables, sizes = tuple(id_variables(labels.attributes)), tuple(v.size for v in values)
-            found = Counts(variables, sizes, tuple(c[at] for c in columns), buckets[at], len(at))
+            found = self._exact_occurring(labels.attributes, labels.buckets, buckets)
             self._exact_labels[labels] = found
         return found
+
+    def _exact_occurring(self, attributes: Scope, listed: Collection[Value], weights: IntArray) -> Counts:
+        """The listed values that occur, by their numbers, each with its weight."""
+        values = [self._exact_values[a] for a in attributes]
+        columns = [v.numbers([value[i] for value in listed]) for i, v in enumerate(values)]
+        at = np.flatnonzero(np.all([np.ones(len(weights), dtype=bool), *(c >= 0 for c in columns)], axis=0))
+        variables, sizes = tuple(id_variables(attributes)), tuple(v.size for v in values)
+        return Counts(variables, sizes, tuple(c[at] for c in columns), weights[at], len(at))
+
+    def alone(self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
+        """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.
+
+        A row's codes come from its own values, not from the table that owns the attribute: what another table holds
+        must not show. The variables are the attributes' names.
+        """
+        columns: dict[str, NDArray[Any]] = {}
+        at = np.arange(counts.rows)
+        if by:
+            # Positions from 1 on, since the weight of a row that is not listed is 0.
+            listed = self._exact_occurring(by, values, np.arange(1, len(values) + 1))
+            position = sumproduct.row_weights(counts, listed)
+            at = np.flatnonzero(position)
+            columns[LISTED] = position[at] - 1
+        for a in keep:
+            if (CODE, a) in counts.variables:
+                columns[a] = counts.ids([(CODE, a)])[0][at]
+            else:
+                columns[a] = self._exact_codes(schema.attribute(a), counts.ids([(ID, a)])[0][at])
+        count = None if counts.exact_count is None else counts.exact_count[at]
+        sizes = tuple(max(1, len(values)) if a == LISTED and by else schema.attribute(a).size for a in columns)
+        found = Counts(tuple(columns), sizes, tuple(columns.values()), count, len(at))
+        coded = np.all([c >= 0 for c in columns.values()], axis=0)
+        return found if coded.all() else sumproduct.some_rows(found, np.flatnonzero(coded))
+
+    def _exact_codes(self, attribute: Attribute, numbers: NDArray[Any]) -> IntArray:
+        """The code of the value that each of the numbers stands for, found once per value."""
+        values = self._exact_values[attribute.name]
+        occurs = np.zeros(values.size, dtype=bool)
+        occurs[numbers] = True
+        distinct = np.flatnonzero(occurs)
+        code: IntArray = np.full(values.size, -1, dtype=np.int64)
+        code[distinct] = [_code(attribute, value) for value in values.at(distinct)]
+        return np.take(code, numbers)
 
     def degrees(self, tables: Sequence[Counts], by: Scope, distinct: Scope) -> ExactDegrees:
         """How often each value of `by` occurs: in the rows of one table, or in the values of `distinct` that join."""
@@ -312,6 +351,14 @@ class JoinValues:
             return list(zip(*(self._exact_values[a].at(column[positions]) for a, column in pairs), strict=True))
 
         return ExactDegrees(found.exact_counts.astype(np.int64), exact_values)
+
+
+def _code(attribute: Attribute, value: object) -> int:
+    """A value's code, -1 for none. Decimals are numbers, though they join as text."""
+    if isinstance(value, str) and not (attribute.values is not None and isinstance(attribute.values[0], str)):
+        value = float(value)
+    code = attribute.code(value)
+    return -1 if code is None else code
 
 
 def _is_id(variable: Any) -> bool:
@@ -348,6 +395,27 @@ def check_degrees(schema: Schema, rules: Mapping[str, Rules], by: Scope, distinc
     for a in by:
         if distinct and a not in distinct:
             raise SpecError(f"degrees by {a!r} must count distinct values that include it; add {a!r} to distinct")
+
+
+def alone_schema(schema: Schema, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Schema:
+    """The schema of one table by itself, with codes for values."""
+    table, joins = schema.table(name), _joins(schema, name)
+    for a in by:
+        if a not in joins:
+            raise SpecError(
+                f"values of {a!r} must be of tables that join on it, not {name!r} alone; {suggest(a, joins)}"
+            )
+    for a in keep:
+        if a not in table.attributes:
+            raise SpecError(f"table {name!r} alone has no attribute {a!r} to keep; {suggest(a, table.attributes)}")
+    if by and (any(len(v) != len(by) for v in values) or len(set(values)) != len(values)):
+        raise SpecError(f"listed values of table {name!r} must be distinct, each with {len(by)} attributes")
+    if not by and not keep:
+        raise SpecError(f"table {name!r} alone must have at least one attribute; name some to keep")
+    attributes = [Attribute(name=LISTED, range=(0, max(0, len(values) - 1)))] if by else []
+    attributes += [Attribute(name=a, range=(0, schema.attribute(a).size - 1)) for a in keep]
+    alone = Table(name=name, attributes=tuple(a.name for a in attributes), private=table.private)
+    return Schema((alone,), tuple(attributes))
 
 
 def _joins(schema: Schema, name: str) -> list[str]:

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import contract, sumproduct
 from dpjoin.engine.contract import Exact, Scope
-from dpjoin.engine.interface import ExactDegrees, Rules
-from dpjoin.engine.keys import ID, JoinValues
+from dpjoin.engine.interface import ExactDegrees, Rules, Value
+from dpjoin.engine.keys import CODE, ID, JoinValues
 from dpjoin.engine.sumproduct import Counts, Memo, Variable
 from dpjoin.schema import Schema, Table
 
 STACKED_CELLS = 2**12
 """Up to this many cells of a table's scopes, and this many rows, go into one elimination."""
 STACKED_ROWS = 2**23
-CODE, _CELL = "code", "cell"
-"""Kinds of variables besides a join attribute's number: a touched attribute's code, the cell of a scope."""
+_CELL = "cell"
+"""The kind of variable that the cell of a scope is."""
 
 
 class ManyTables:
@@ -44,6 +44,9 @@ class ManyTables:
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = [self._exact_some(name, some_rules) for name, some_rules in rules.items()]
         return self._exact_values.degrees(some, by, distinct)
+
+    def exact_alone(self, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
+        return self._exact_values.alone(self._schema, self._exact_counts[name], by, values, keep)
 
     def _exact_some(self, name: str, rules: Rules) -> Counts:
         """A table's rows that satisfy the rules."""

@@ -33,7 +33,7 @@ from dpjoin.privacy.budget import (
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.ledger import Event, Ledger, Part
 from dpjoin.privacy.participation import largest_total
-from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, check_question, part_limits
+from dpjoin.privacy.partition import Alone, Labels, NoisyDegrees, Question, Rules, Value, check_question, part_limits
 from dpjoin.privacy.public_bounds import (
     Limit,
     bound_is_public,
@@ -251,7 +251,7 @@ class Curator:
         """In how many of these sub-instances one row can be at most: a public number. Proof: P-44."""
         return int(self._worst([self._places(r) for r in rules], [{}] * len(rules), [Fraction(1)] * len(rules)))
 
-    def unit_charge(self, parts: Mapping[str, Mapping[str, Rules]], *, by_table: bool = False) -> Fraction:
+    def unit_charge(self, parts: Mapping[str, Mapping[str, Rules] | Alone], *, by_table: bool = False) -> Fraction:
         """What `restrict` would charge if every sub-instance cost one: a public number. Proof: P-50."""
         rules = list(self._whole(parts).values())
         return self._worst([self._places(r) for r in rules], self._granted(rules, by_table), [Fraction(1)] * len(rules))
@@ -309,7 +309,7 @@ class Curator:
     def restrict(
         self,
         stage: str,
-        parts: Mapping[str, Mapping[str, Rules]],
+        parts: Mapping[str, Mapping[str, Rules] | Alone],
         costs: Sequence[Approximate | Concentrated],
         *,
         by_table: bool = False,
@@ -317,28 +317,38 @@ class Curator:
         """A Curator for each sub-instance, with its allowance; charged is what one row can pay at most. Proof: P-50.
 
         `by_table`: a row pays by how many results it can change, not by the largest number any row can.
+        A sub-instance of one table alone is paid for by that table's rows only.
         """
         if self._part is not None:
             raise BudgetError("a sub-instance is not restricted again; give all rules at once")
-        parts = self._whole(parts)
-        shares = self._granted(list(parts.values()), by_table)
-        self._charge_stage([self._places(rules) for rules in parts.values()], shares, costs)
-        self._enter(stage, parts)
+        every = self._whole(parts)
+        shares = self._granted(list(every.values()), by_table)
+        self._charge_stage([self._places(rules) for rules in every.values()], shares, costs)
+        self._enter(stage, every)
         made = []
-        for (name, rules), cost, granted in zip(parts.items(), costs, shares, strict=True):
+        for (name, rules), given, cost, granted in zip(every.items(), parts.values(), costs, shares, strict=True):
             child = Curator.__new__(type(self))
-            Curator.__init__(child, self._engine, _allowance(cost))
-            child._open = partial(self._engine.restricted, rules)
+            if isinstance(given, Alone):
+                by = given.labels.attributes if given.labels is not None else ()
+                engine = self._engine.alone(given.table, by, given.values, given.keep)
+                Curator.__init__(child, engine, _allowance(cost))
+            else:
+                Curator.__init__(child, self._engine, _allowance(cost))
+                child._open = partial(self._engine.restricted, rules)
             child._root, child._part, child._rules = self, name, rules
             child._limits, child._shares = self._limits_of(rules), granted
             # Where bounds are enforced, the rows that one row adds and removes may lie in different parts.
-            child._rows = 1 + self._churn
+            child._churn, child._rows = self._churn, 1 + self._churn
             made.append(child)
         return made
 
-    def _whole(self, parts: Mapping[str, Mapping[str, Rules]]) -> dict[str, dict[str, Rules]]:
-        """The rules of every table: one that is not named is in the sub-instance with all its rows."""
-        return {name: {t.name: rules.get(t.name, {}) for t in self.schema.tables} for name, rules in parts.items()}
+    def _whole(self, parts: Mapping[str, Mapping[str, Rules] | Alone]) -> dict[str, dict[str, Rules]]:
+        """The rules of every table: one that is not named is in the sub-instance whole, unless one is alone."""
+        names = [t.name for t in self.schema.tables]
+        return {
+            name: part.rules if isinstance(part, Alone) else {t: part.get(t, {}) for t in names}
+            for name, part in parts.items()
+        }
 
     def _limits_of(self, rules: Mapping[str, Rules]) -> list[Limit]:
         """Declared bounds, and what the labels say."""

@@ -10,12 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpjoin.engine.interface import Labels, Rules, Value
+from dpjoin.engine.interface import LISTED, Labels, Rules, Value
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.public_bounds import Limit
 from dpjoin.schema import Schema
 
-__all__ = ["Labels", "NoisyDegrees", "Question", "Rules", "Value", "bucket_cap", "check_question", "part_limits"]
+__all__ = [
+    "LISTED",
+    "Alone",
+    "Labels",
+    "NoisyDegrees",
+    "Question",
+    "Rules",
+    "Value",
+    "bucket_cap",
+    "check_question",
+    "part_limits",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +40,28 @@ class Question:
     rules: Mapping[str, Rules]
     by: tuple[str, ...]
     distinct: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """A sub-instance of one table by itself: its rows in one bucket (of all values, without labels).
+
+    Its values are numbered, and the rows keep their codes for the attributes `keep`; other tables play no part.
+    """
+
+    table: str
+    keep: tuple[str, ...]
+    labels: Labels | None = None
+    bucket: int = 1
+
+    @property
+    def rules(self) -> dict[str, Rules]:
+        return {self.table: {self.labels: self.bucket} if self.labels is not None else {}}
+
+    @property
+    def values(self) -> list[Value]:
+        """The listed values, in their public order."""
+        return [v for v, b in self.labels.buckets.items() if b == self.bucket] if self.labels is not None else []
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,367 @@
+"""Algorithms 5 to 7, Partition-Hierarchical: cut a hierarchical join by the degrees along its attribute tree.
+
+The paper asks for the degrees of every sub-instance anew, so that a row takes part in a number of questions that
+depends on the data. Here each degree is asked once, from the leaves up: a leaf counts the rows of its table, and an
+inner node counts, for each type (the buckets of all nodes below it), its values of that type. A sub-instance fixes a
+bucket for every node. It takes whole values, so no join result is lost or counted twice, and its buckets' caps
+multiply to a bound. In how many questions and sub-instances one row can be is a public number, by which the budget is
+divided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dpjoin.algorithms.as_one import NoisyTotal, domain_of, measure_join, measure_total
+from dpjoin.algorithms.levels import Level
+from dpjoin.algorithms.progress import Progress, nested
+from dpjoin.algorithms.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
+from dpjoin.algorithms.two_table import Outcome, two_table_paper
+from dpjoin.algorithms.uniformize import SHAPE_DISTANCE, _Measured, _predicted, _support
+from dpjoin.errors import SpecError
+from dpjoin.hypergraph import AttributeNode, attribute_tree
+from dpjoin.model.model import Model
+from dpjoin.model.terms import BoolArray
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.model.union import Union
+from dpjoin.privacy.budget import Approximate, Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, bucket_cap
+from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width, paper_laplace_half_width
+from dpjoin.schema import Schema
+from dpjoin.workload import Workload
+
+MOST_PARTS = 64
+"""Buckets are made coarser until there are no more sub-instances than this."""
+
+Kind = tuple[tuple["Kind", int], ...]
+"""The type of a value of a node: for each child the type of its values, and the bucket of how many there are."""
+Spot = tuple[AttributeNode, Kind]
+"""What is counted: the values of a node that have a type."""
+C = TypeVar("C", bound=Approximate | Concentrated)
+
+
+def check_hierarchical(schema: Schema) -> None:
+    if len(schema.tables) < 2 or attribute_tree(schema) is None:
+        raise SpecError(
+            "method 'hierarchical' must have two or more tables, and attributes whose tables are nested or disjoint; "
+            "use method 'uniformize' where all tables share an attribute, else 'multi_table'"
+        )
+
+
+# Budgets
+
+
+@dataclass(frozen=True)
+class HierarchicalShares:
+    """The tight profile's split: one stage of degrees per level of the tree; what is left goes to the parts."""
+
+    accountant: ConcentratedAccountant
+    stage: Concentrated
+    """What one row can pay in one stage, however many of its questions the row takes part in."""
+
+
+def hierarchical_shares(budget: Budget, schema: Schema) -> HierarchicalShares:
+    """Split a budget. How many questions a row takes part in shows only later, so a fixed delta is set aside."""
+    stages = len(_levels(_tree(schema)))
+    aside = budget.exact.delta * TRUNCATION_SHARE
+    accountant = ConcentratedAccountant(budget, truncation_delta=aside)
+    return HierarchicalShares(
+        accountant, Concentrated(round_down(accountant.rho * SENSITIVITY_SHARE / stages), aside / stages)
+    )
+
+
+def _gaussian_question(stage: Concentrated, questions: int, moves: int) -> tuple[Concentrated, int]:
+    """What one of several questions of a stage may cost, and its half-width."""
+    rho = round_down(stage.rho / questions)
+    variance = moves**2 / (2 * rho)
+    width = gaussian_half_width(variance=variance, delta=stage.delta / questions, sensitivity=moves)
+    return Concentrated(rho, gaussian_delta(variance=variance, sensitivity=moves, half_width=width)), width
+
+
+def _laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[Approximate, int]:
+    cost = Approximate(stage.epsilon / questions, stage.delta / questions)
+    return cost, paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=moves)
+
+
+# Release
+
+
+def hierarchical_tight(curator: Curator, workload: Workload, shares: HierarchicalShares, progress: Progress) -> Outcome:
+    """The `tight` profile: truncated Gaussian degrees, caps as bounds, rows pay by table. Spends all of the budget."""
+    parts = partition(curator, shares.stage, _gaussian_question, progress)
+    rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
+    rho = curator.rho_left / curator.unit_charge(rules, by_table=True)
+    measured = []
+    for n, inside in enumerate(curator.restrict("parts", rules, [Concentrated(rho)] * len(parts), by_table=True)):
+        progress("sizes", n, len(parts))
+        bound = inside.part_bound()
+        total = measure_total(inside, bound, round_down(rho * COUNT_SHARE))
+        support = _support_of(workload, parts[n].rules)
+        measured.append(MeasuredPart(inside, bound, total, parts[n].words, support))
+    progress("sizes", len(parts), len(parts))
+    with one_blas_thread():
+        return measure_parts(workload, measured, progress)
+
+
+def hierarchical_paper(curator: Curator, workload: Workload, whole: Approximate, progress: Progress) -> Outcome:
+    """The `paper` profile: half the budget on truncated Laplace degrees, half on Algorithm 1 or 3 in every part."""
+    half = Approximate(whole.epsilon / 2, whole.delta / 2)
+    stages = len(_levels(_tree(curator.schema)))
+    stage = Approximate(half.epsilon / stages, half.delta / stages)
+    parts = partition(curator, stage, _laplace_question, progress)
+    rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
+    times = curator.unit_charge(rules)
+    each = Approximate(half.epsilon / times, half.delta / times)
+    models: list[Model] = []
+    facts: list[dict[str, Any]] = []
+    for n, inside in enumerate(curator.restrict("parts", rules, [each] * len(parts))):
+        outcome = two_table_paper(inside, workload, each, nested(progress, n, len(parts)))
+        assert isinstance(outcome.model, Model)
+        models.append(outcome.model)
+        facts.append(
+            {
+                "part": n,
+                "values": parts[n].words,
+                "sensitivity_bound": outcome.sensitivity,
+                "size": outcome.noisy_total,
+                "strategy": outcome.strategy,
+            }
+        )
+    union = Union(tuple(models), tuple(rules))
+    largest = max(f["sensitivity_bound"] for f in facts)
+    return Outcome(union, largest, round(union.total), f"{len(models)} parts by degree", tuple(facts))
+
+
+# Partition
+
+
+@dataclass(frozen=True, eq=False)
+class PartOfJoin:
+    """A sub-instance: which rows of each table are in it, and its caps in words."""
+
+    rules: Mapping[str, Rules]
+    words: str
+
+
+@dataclass(eq=False)
+class _Known:
+    """The labels so far, the buckets that something can be in, and the answers they rest on."""
+
+    labels: dict[Spot, Labels] = field(default_factory=dict)
+    buckets: dict[Spot, tuple[int, ...]] = field(default_factory=dict)
+    degrees: dict[Spot, NoisyDegrees] = field(default_factory=dict)
+
+    def kinds(self, node: AttributeNode) -> Iterator[Kind]:
+        """Every type that a value of the node can have, also if none has it: nodes below must be labelled."""
+        return product(
+            *([(kind, b) for kind in self.kinds(child) for b in self.buckets[child, kind]] for child in node.children)
+        )
+
+    def rules(self, node: AttributeNode, kind: Kind) -> dict[str, Rules]:
+        """For each table below the node, which of its rows have the type."""
+        if not node.children:
+            return {table: {} for table in node.tables}
+        below = list(zip(node.children, kind, strict=True))
+        here = {self.labels[child, inner]: bucket for child, (inner, bucket) in below}
+        return {
+            table: {**here, **more} for child, (inner, _) in below for table, more in self.rules(child, inner).items()
+        }
+
+
+def partition(
+    curator: Curator, stage: C, question: Callable[[C, int, int], tuple[C, int]], progress: Progress
+) -> list[PartOfJoin]:
+    """Ask for the degrees of every node, one stage for each level of the tree, and list all sub-instances.
+
+    `stage` is what one row can pay in one stage; `question` says what each question costs if a row takes part in so
+    many of them, and the half-width of its noise.
+    """
+    root, known = _tree(curator.schema), _Known()
+    levels, labelled = _levels(root), 0
+    for number, level in enumerate(levels):
+        progress("degrees", number, len(levels))
+        asked = {
+            (node, kind): _question(known, above, node, kind, f", type {n}" if node.children else "")
+            for above, node in level
+            for n, kind in enumerate(known.kinds(node))
+        }
+        times = max(1, curator.participation([q.rules for q in asked.values()]))
+        cost, width = question(stage, times, curator.rows_moved)
+        answers = curator.noisy_degrees(f"degrees {number}", list(asked.values()), cost, half_width=width)
+        degrees = dict(zip(asked, answers, strict=True))
+        # Every node may multiply the number of sub-instances by about the same factor.
+        labelled += len(level)
+        most = MOST_PARTS ** (labelled / sum(map(len, levels)))
+        for spot, buckets in _fitting_buckets(root, known, degrees, most).items():
+            known.labels[spot] = curator.labels(asked[spot].name, [degrees[spot]], buckets)
+            known.buckets[spot] = tuple(sorted({0, *buckets.values()}))
+        known.degrees.update(degrees)
+    progress("degrees", len(levels), len(levels))
+    return [PartOfJoin(known.rules(root, kind), _words(known, root, kind)) for kind in known.kinds(root)]
+
+
+def _tree(schema: Schema) -> AttributeNode:
+    check_hierarchical(schema)
+    root = attribute_tree(schema)
+    assert root is not None, "checked"
+    return root
+
+
+def _levels(root: AttributeNode) -> list[list[tuple[AttributeNode, AttributeNode]]]:
+    """All nodes but the root, each with the one above it; first the leaves, then nodes by their height."""
+    levels: dict[int, list[tuple[AttributeNode, AttributeNode]]] = {}
+    for above in root.walk():
+        for node in above.children:
+            levels.setdefault(_height(node), []).append((above, node))
+    return [levels[height] for height in sorted(levels)]
+
+
+def _height(node: AttributeNode) -> int:
+    return max((1 + _height(child) for child in node.children), default=0)
+
+
+def _question(known: _Known, above: AttributeNode, node: AttributeNode, kind: Kind, suffix: str) -> Question:
+    """How many rows of the leaf's table, or values of the node that have the type, each value of the node above has."""
+    counted = f"values of {', '.join(node.path)}" if node.children else f"rows of {', '.join(node.tables)}"
+    name = f"{counted}{' per ' if above.path else ''}{', '.join(above.path)}{suffix}"
+    return Question(
+        name=name, rules=known.rules(node, kind), by=above.path, distinct=node.path if node.children else ()
+    )
+
+
+def _fitting_buckets(
+    root: AttributeNode, known: _Known, degrees: Mapping[Spot, NoisyDegrees], most: float
+) -> dict[Spot, dict[Value, int]]:
+    """Buckets that leave at most so many sub-instances: a function of the noisy degrees alone.
+
+    All values of a node start in one bucket. Where noisy degrees differ most, those above the threshold get one of
+    their own, then two, and so on, until caps double from bucket to bucket or there would be too many sub-instances.
+    """
+    found: dict[Spot, dict[Value, int]] = {spot: {} for spot in degrees}
+    sizes = {spot: len(buckets) for spot, buckets in known.buckets.items()} | dict.fromkeys(degrees, 1)
+    # Without attributes there is one value only, which needs no bucket of its own.
+    widths = {spot: _doublings(answer) for spot, answer in degrees.items() if answer.listed and answer.question.by}
+    while widths:
+        spot = max(widths, key=lambda s: (widths[s], not found[s]))
+        width = (widths[spot] + 1) // 2 if found[spot] else widths[spot]
+        finer = _buckets(degrees[spot], 2**width)
+        after = sizes | {spot: len({0, *finer.values()})}
+        if (found[spot] and width == widths[spot]) or _count(root, after) > most:
+            del widths[spot]
+        else:
+            found[spot], sizes, widths[spot] = finer, after, width
+    return found
+
+
+def _doublings(degrees: NoisyDegrees) -> int:
+    """How often the threshold must be doubled to reach the largest noisy degree."""
+    return (-(-max(degrees.listed.values()) // degrees.threshold) - 1).bit_length()
+
+
+def _buckets(degrees: NoisyDegrees, factor: int) -> dict[Value, int]:
+    """Each listed value's bucket: how often the threshold must be multiplied to reach its noisy degree."""
+    found = {}
+    for value, noisy in degrees.listed.items():
+        bucket, cap = 1, degrees.threshold * factor
+        while cap < noisy:
+            bucket, cap = bucket + 1, cap * factor
+        found[value] = bucket
+    return found
+
+
+def _count(node: AttributeNode, sizes: Mapping[Spot, int]) -> int:
+    """How many types the node's values have if those not labelled yet get one bucket; not listed, for they explode."""
+
+    def each(child: AttributeNode) -> int:
+        known = [size for (labelled, _), size in sizes.items() if labelled == child]
+        return sum(known) if known else _count(child, sizes)
+
+    return math.prod(each(child) for child in node.children)
+
+
+def _words(known: _Known, node: AttributeNode, kind: Kind) -> str:
+    """The caps of a sub-instance, for people."""
+    found = []
+    for child, (inner, bucket) in zip(node.children, kind, strict=True):
+        labels, degrees = known.labels[child, inner], known.degrees[child, inner]
+        found.append(f"at most {bucket_cap(labels, bucket, degrees):,} {labels.name}")
+        if child.children:
+            found.append(_words(known, child, inner))
+    return "; ".join(found)
+
+
+def _support_of(workload: Workload, rules: Mapping[str, Rules]) -> BoolArray | None:
+    """The cells in which a part can have anything, as far as labels of the workload's attributes tell."""
+    found: BoolArray | None = None
+    for labels, bucket in {(labels, b): None for part in rules.values() for labels, b in part.items()}:
+        some = _support(workload, labels, bucket)
+        if some is not None:
+            found = some if found is None else found & some
+    return found if found is not None and found.any() else None
+
+
+# Measuring parts
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredPart:
+    """A part after its first look: its bound, its noisy size, and where in the domain it can have anything."""
+
+    curator: Curator
+    bound: Bound
+    total: NoisyTotal
+    words: str
+    support: BoolArray | None
+
+
+def measure_parts(workload: Workload, parts: Sequence[MeasuredPart], progress: Progress) -> Outcome:
+    """Spend all on the parts' queries; those not worth it get a second look at their size and the others' shape."""
+    looks = [_predicted(workload, [_seen(part)], part.curator.rho_left) for part in parts]
+    shaped = {n for n, (_, worth) in enumerate(looks) if worth}
+    # Some shape must be known: that of the largest part is the best to borrow.
+    shaped = shaped or {max(range(len(parts)), key=lambda n: parts[n].total.noisy)}
+    models: dict[int, Model] = {}
+    sizes: dict[int, NoisyTotal] = {}
+    facts: list[dict[str, Any]] = []
+    for n, part in enumerate(parts):
+        if n in shaped:
+            say = nested(progress, n, len(parts))
+            models[n], strategy = measure_join(
+                part.curator, workload, part.bound, part.total, say, support=part.support
+            )
+        else:
+            sizes[n] = part.total.combined(measure_total(part.curator, part.bound, part.curator.rho_left))
+            strategy = "its size alone; the shape is that of the other parts"
+        facts.append(
+            {
+                "part": n,
+                "values": part.words,
+                "sensitivity_bound": part.bound.value,
+                "size": round(models[n].total) if n in models else max(0, round(sizes[n].noisy)),
+                "predicted_error": float(f"{looks[n][0]:.3g}"),
+                "strategy": strategy,
+            }
+        )
+    domain = domain_of(workload)
+    shape = sum((m.table for m in models.values()), np.zeros((domain.rows, domain.columns)))
+    known = tuple(frozenset(g.scope) for g in workload.groups)
+    for n, size in sizes.items():
+        mass = max(1.0, size.noisy)
+        # Nothing is known of where in the domain this mass lies, nor quite how large it is.
+        floor = 1.6449 * size.deviation + SHAPE_DISTANCE * mass
+        models[n] = Model(domain, mass, plain=shape / shape.sum() * mass, floor=floor, known=known)
+    union = Union(tuple(models[n] for n in sorted(models)), tuple(f"part {n}" for n in sorted(models)))
+    strategy = f"{len(models)} parts by degree" if len(models) > 1 else f"one part; {facts[0]['strategy']}"
+    largest = max(part.bound.value for part in parts)
+    return Outcome(union, largest, max(1, round(union.total)), strategy, tuple(facts))
+
+
+def _seen(part: MeasuredPart) -> _Measured:
+    return _Measured(Level(part.bound.value, ()), part.bound, part.total)

@@ -1,0 +1,289 @@
+"""A path of three tables, cut by noisy degrees of all of them: every part with its own caps.
+
+Experimental: the paper leaves joins that are not hierarchical open. Write the path as left – middle – right. Values on
+which left and middle meet are sorted by their degree in left, those on which middle and right meet by their degree in
+right; then both are sorted once more by their degree in each piece of middle that results. A row of middle is in one
+part; rows of the others are copied into several, and the budget of a part is smaller by what that costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from dpjoin.algorithms.as_one import NoisyTotal, domain_of, measure_join, measure_total
+from dpjoin.algorithms.progress import Progress, nested
+from dpjoin.algorithms.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
+from dpjoin.algorithms.truncate import shape_noise
+from dpjoin.algorithms.two_table import Outcome
+from dpjoin.algorithms.uniformize import SHAPE_DISTANCE
+from dpjoin.errors import SpecError
+from dpjoin.model.model import Model
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.model.union import Union
+from dpjoin.privacy.accountant import largest_rho
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.participation import largest_total
+from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, part_limits
+from dpjoin.privacy.public_bounds import declared_limits, most_results
+from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
+from dpjoin.schema import Schema
+from dpjoin.workload import Workload
+
+MOST_PARTS = 64
+"""Each part adds its noise, so many parts help nobody."""
+MOST_BUCKETS = 4
+"""Of an end's degrees. With two each for the middle's degrees at every bucket this makes 64 parts."""
+MIDDLE_QUESTIONS = 2
+"""A row of the middle table is counted at its value to the left and at its value to the right."""
+
+PartRules = Mapping[str, Rules]
+
+
+@dataclass(frozen=True)
+class Path:
+    """The tables of a path in order, and the attributes on which they meet."""
+
+    left: str
+    middle: str
+    right: str
+    left_key: tuple[str, ...]
+    right_key: tuple[str, ...]
+
+
+def check_path(schema: Schema) -> Path:
+    """The path that the three tables form; an error for any other join."""
+    if len(schema.tables) == 3:
+        for at in range(3):
+            left, right = (t for n, t in enumerate(schema.tables) if n != at)
+            middle = schema.tables[at]
+            left_key = schema.in_order(set(left.attributes) & set(middle.attributes))
+            right_key = schema.in_order(set(right.attributes) & set(middle.attributes))
+            if left_key and right_key and not set(left.attributes) & set(right.attributes):
+                return Path(left.name, middle.name, right.name, left_key, right_key)
+    raise SpecError(
+        "method 'path' must have three tables, one of which shares attributes with both others, which share none; "
+        "use method 'multi_table'"
+    )
+
+
+@dataclass(frozen=True)
+class PathShares:
+    """The tight profile's split for a path: degrees of the ends, degrees of the middle, then the parts."""
+
+    accountant: ConcentratedAccountant
+    ends: Concentrated
+    """Of one question; a row takes part in one."""
+    ends_width: int
+    middle: Concentrated
+    """Of one question; a row takes part in two."""
+    middle_width: int
+
+    @property
+    def parts(self) -> Fraction:
+        return self.accountant.rho - self.ends.rho - MIDDLE_QUESTIONS * self.middle.rho
+
+
+def path_shares(budget: Budget, *, sensitivity: int = 1) -> PathShares:
+    """Split a budget. `sensitivity` is how far one row moves degrees: one, unless bounds are enforced."""
+    whole = budget.exact
+    aside = whole.delta * TRUNCATION_SHARE / 2
+    rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta * (1 - TRUNCATION_SHARE))
+
+    def one_sided(questions: int) -> tuple[Concentrated, int]:
+        share = round_down(rho * SENSITIVITY_SHARE / 2 / questions)
+        variance = sensitivity**2 / (2 * share)
+        width = gaussian_half_width(variance=variance, delta=aside / questions, sensitivity=sensitivity)
+        return Concentrated(share, gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=width)), width
+
+    (ends, ends_width), (middle, middle_width) = one_sided(1), one_sided(MIDDLE_QUESTIONS)
+    accountant = ConcentratedAccountant(budget, truncation_delta=ends.delta + MIDDLE_QUESTIONS * middle.delta)
+    return PathShares(accountant, ends, ends_width, middle, middle_width)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The sub-instances of a path, by name, and the noisy degrees that each label rests on."""
+
+    rules: Mapping[str, PartRules]
+    known: Mapping[Labels, Sequence[NoisyDegrees]]
+    buckets: Mapping[str, tuple[int, int, int, int]]
+    """By part: of the left and the right degree, and of the middle's degree at the left and at the right value."""
+
+
+def path_tight(curator: Curator, workload: Workload, shares: PathShares, progress: Progress) -> Outcome:
+    """The `tight` profile: every public part is measured, also where it is empty. Spends all of the budget."""
+    progress("degrees", 0, 1)
+    parts = path_parts(curator, shares)
+    progress("degrees", 1, 1)
+    rho = curator.rho_left / dearest_row(curator.schema, parts)
+    costs = [Concentrated(rho)] * len(parts.rules)
+    restricted = curator.restrict("parts", parts.rules, costs, by_table=True)
+    with one_blas_thread():
+        return _measure_parts(workload, restricted, list(parts.buckets.values()), progress)
+
+
+def path_parts(curator: Curator, shares: PathShares) -> Parts:
+    """Both stages of noisy degrees, and the parts that their labels make."""
+    path = check_path(curator.schema)
+    left, middle, right = path.left, path.middle, path.right
+    ends = [
+        Question(name=f"degrees of {left}", rules={left: {}}, by=path.left_key),
+        Question(name=f"degrees of {right}", rules={right: {}}, by=path.right_key),
+    ]
+    answers = curator.noisy_degrees("degrees of the ends", ends, shares.ends, half_width=shares.ends_width)
+    sorted_ends = sort_values(answers[:1], MOST_BUCKETS) + sort_values(answers[1:], MOST_BUCKETS)
+    by_left, by_right = (
+        curator.labels(f"degree in {table}", [answer], buckets)
+        for table, answer, buckets in zip((left, right), answers, sorted_ends, strict=True)
+    )
+    known: dict[Labels, Sequence[NoisyDegrees]] = {by_left: answers[:1], by_right: answers[1:]}
+
+    lefts, rights = range(_count(by_left)), range(_count(by_right))
+    questions = [
+        Question(name=f"degrees of {middle} to the left, right {j}", rules={middle: {by_right: j}}, by=path.left_key)
+        for j in rights
+    ]
+    questions += [
+        Question(name=f"degrees of {middle} to the right, left {i}", rules={middle: {by_left: i}}, by=path.right_key)
+        for i in lefts
+    ]
+    assert curator.participation([q.rules for q in questions]) <= MIDDLE_QUESTIONS, "the split counts on it"
+    found = curator.noisy_degrees("degrees of the middle", questions, shares.middle, half_width=shares.middle_width)
+    # The number of parts is the product of the two sums of bucket counts.
+    most = int(MOST_PARTS**0.5)
+    to_left, to_right = found[: len(rights)], found[len(rights) :]
+    made = [
+        curator.labels(answer.question.name, [answer], buckets)
+        for group in (to_left, to_right)
+        for answer, buckets in zip(group, sort_values(group, most), strict=True)
+    ]
+    known |= {labels: [answer] for labels, answer in zip(made, found, strict=True)}
+    at_left, at_right = made[: len(rights)], made[len(rights) :]
+
+    rules: dict[str, PartRules] = {}
+    buckets_of = {}
+    for i, j in product(lefts, rights):
+        for u, v in product(range(_count(at_left[j])), range(_count(at_right[i]))):
+            name = f"part {len(rules)}"
+            rules[name] = {
+                left: {by_left: i, at_left[j]: u},
+                middle: {by_left: i, by_right: j, at_left[j]: u, at_right[i]: v},
+                right: {by_right: j, at_right[i]: v},
+            }
+            buckets_of[name] = (i, j, u, v)
+    return Parts(rules, known, buckets_of)
+
+
+def sort_values(answers: Sequence[NoisyDegrees], most: int) -> list[dict[Value, int]]:
+    """Listed values by noisy degree, for each answer: bucket 1 and up, with caps that grow by a constant factor.
+
+    The factor is the least power of two with which all answers together have at most `most` buckets; bucket 0, of the
+    values that are not listed, counts for each.
+    """
+    ratio = 2
+    while True:
+        sorted_values = [_by_size(answer, ratio) for answer in answers]
+        count = sum(1 + len(set(buckets.values())) for buckets in sorted_values)
+        if count <= most or all(len(set(buckets.values())) <= 1 for buckets in sorted_values):
+            return sorted_values
+        ratio *= 2
+
+
+def _by_size(degrees: NoisyDegrees, ratio: int) -> dict[Value, int]:
+    sizes = {}
+    for value, noisy in degrees.listed.items():
+        size, reach = 1, max(1, degrees.threshold) * ratio
+        while reach < noisy:
+            size, reach = size + 1, reach * ratio
+        sizes[value] = size
+    numbers = {size: n for n, size in enumerate(sorted(set(sizes.values())), start=1)}
+    return {value: numbers[size] for value, size in sizes.items()}
+
+
+def _count(labels: Labels) -> int:
+    return 1 + max(labels.buckets.values(), default=0)
+
+
+def dearest_row(schema: Schema, parts: Parts) -> Fraction:
+    """What one row pays at most when each part costs 1: a row pays by what it can change, in every part it is in."""
+    names = frozenset(t.name for t in schema.tables)
+    places: dict[str, list[tuple[dict[str, int], Fraction]]] = {t: [] for t in schema.private_tables}
+    for rules in parts.rules.values():
+        limits = [*declared_limits(schema), *part_limits(schema, rules, parts.known)]
+        caps = {t: max(1, most_results(schema, names - {t}, limits) or 0) for t in places}
+        for table, found in places.items():
+            share = Fraction(caps[table], max(caps.values())) ** 2
+            found.append(({labels.name: bucket for labels, bucket in rules[table].items()}, share))
+    return max(largest_total(found) for found in places.values())
+
+
+def _measure_parts(
+    workload: Workload,
+    parts: Sequence[Curator],
+    buckets: Sequence[tuple[int, int, int, int]],
+    progress: Progress,
+) -> Outcome:
+    """Measure each part, or only its size where noise would drown its shape; such parts get that of the others."""
+    looks = []
+    for n, part in enumerate(parts):
+        progress("sizes", n, len(parts))
+        bound = part.part_bound()
+        total = measure_total(part, bound, round_down(part.rho_left * COUNT_SHARE))
+        size = max(1.0, total.noisy)
+        looks.append((part, bound, total, shape_noise(workload, bound.value, size, part.rho_left) / size))
+    progress("sizes", len(parts), len(parts))
+    shaped = {n for n, (_, _, total, noise) in enumerate(looks) if noise <= SHAPE_DISTANCE and _clear(total)}
+    # Something must give a shape. Chosen by noisy size it would be the part with the luckiest noise, so go by bounds.
+    shaped = shaped or {min(range(len(parts)), key=lambda n: looks[n][1].value)}
+    models: dict[str, Model] = {}
+    rest: list[NoisyTotal] = []
+    facts: list[dict[str, Any]] = []
+    for n, (part, bound, total, _) in enumerate(looks):
+        if n in shaped:
+            name = f"part {n}"
+            models[name], strategy = measure_join(part, workload, bound, total, nested(progress, n, len(parts)))
+            size = models[name].total
+        else:
+            seen = total.combined(measure_total(part, bound, part.rho_left))
+            # A size within its own noise says nothing: a part of one hot row would drown all others with it.
+            clear = _clear(seen)
+            rest.append(seen if clear else NoisyTotal(0.0, seen.deviation))
+            size = rest[-1].noisy
+            strategy = (
+                "its size alone; the shape is that of the other parts"
+                if clear
+                else "left out; its size is lost in noise"
+            )
+        facts.append(
+            {
+                "part": n,
+                "values": "buckets " + ", ".join(map(str, buckets[n])),
+                "sensitivity_bound": bound.value,
+                "size": round(size),
+                "strategy": strategy,
+            }
+        )
+    if rest:
+        mass = max(1.0, sum(total.noisy for total in rest))
+        deviation = math.sqrt(sum(total.deviation**2 for total in rest))
+        shape = np.sum([m.table for m in models.values()], axis=0)
+        known = tuple(frozenset(g.scope) for g in workload.groups)
+        floor = 1.6449 * deviation + SHAPE_DISTANCE * mass
+        plain = shape / shape.sum() * mass
+        models["other parts"] = Model(domain_of(workload), mass, plain=plain, floor=floor, known=known)
+    union = Union(tuple(models.values()), tuple(models))
+    strategy = f"{len(parts)} parts by degree" if len(parts) > 1 else f"one part; {facts[0]['strategy']}"
+    largest = max(f["sensitivity_bound"] for f in facts)
+    return Outcome(union, largest, max(1, round(union.total)), strategy, tuple(facts))
+
+
+def _clear(total: NoisyTotal) -> bool:
+    return total.noisy > 2 * total.deviation
