@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,6 +14,10 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.schema import Schema
 from figures import Tables, abc_schema, figure_1, figure_2, figure_3
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import gap
+import uniformize
 
 pytestmark = pytest.mark.paper
 
@@ -58,3 +65,39 @@ def test_figure_3_has_one_value_of_each_degree(root: int) -> None:
         assert _largest_degree(engine) == root
         assert engine.exact_join_size() == root * (root + 1) * (2 * root + 1) // 6
     assert sum(map(len, tables.values())) == root * (root + 1)
+
+
+@pytest.mark.parametrize("k", [8, 16, 32])
+def test_example_gap_is_not_as_large_as_the_paper_says(k: int) -> None:
+    """n is about (8/3) k^2, not at most 2 k^2; the join has about 2 k^2 results, not (2/3) k^2 log2 k."""
+    instance = gap.example_gap(k)
+    top = 2 * (k.bit_length() - 1) // 3
+    rows = (4 ** (top + 1) - 1) * k**2 // (3 * 4**top)
+    results = (2 ** (top + 1) - 1) * k**2 // 2**top
+    assert (instance.n, instance.join_size, instance.degree) == (2 * rows, results, 2**top)
+    tables = instance.tables(np.random.default_rng(0))
+    assert sum(t.num_rows for t in tables.values()) == 2 * rows
+    engine = DuckEngine(uniformize.schema_of(), tables, attributes=("a", "b"))
+    assert engine.exact_join_size() == results
+    assert [engine.exact_boundary(frozenset({name})) for name in ("r", "s")] == [2**top, 2**top]
+    assert 2 * k**2 < instance.n < 8 * k**2 / 3
+    assert results < 2 * k**2
+
+
+def test_example_gap_has_the_degree_it_promises_at_powers_of_eight() -> None:
+    """Delta = k^(2/3)."""
+    for e in range(1, 6):
+        assert gap.example_gap(8**e).degree == 4**e
+
+
+@pytest.mark.parametrize("k", [1, 8, 40])
+def test_figure_3_by_construction(k: int) -> None:
+    """k (k + 1) rows, k (k + 1) (2k + 1) / 6 results, local sensitivity k; the benchmark's instance is the figure's."""
+    instance = gap.figure_3(k)
+    assert (instance.n, instance.degree) == (k * (k + 1), k)
+    assert instance.join_size == k * (k + 1) * (2 * k + 1) // 6
+    tables = instance.tables(np.random.default_rng(0))
+    engine = DuckEngine(uniformize.schema_of(), tables, attributes=("a", "b"))
+    assert engine.exact_join_size() == instance.join_size
+    assert [engine.exact_boundary(frozenset({name})) for name in ("r", "s")] == [k, k]
+    assert instance.n == sum(map(len, figure_3(k).values()))

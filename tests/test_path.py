@@ -18,9 +18,7 @@ from dpjoin.algorithms import truncate
 from dpjoin.algorithms.path import (
     MIDDLE_QUESTIONS,
     MOST_PARTS,
-    Parts,
     check_path,
-    dearest_row,
     path_parts,
     path_shares,
     path_tight,
@@ -191,7 +189,7 @@ def test_buckets_are_coarsened_until_they_fit() -> None:
 # -- parts, caps and participation ------------------------------------------------------------------
 
 
-def _parts(schema: dj.Schema, rows: Rows) -> tuple[Curator, Parts]:
+def _parts(schema: dj.Schema, rows: Rows) -> tuple[Curator, dict[str, Any]]:
     shares = path_shares(BUDGET)
     curator = Curator(BruteEngine(schema, rows), shares.accountant)
     return curator, path_parts(curator, shares)
@@ -216,15 +214,13 @@ def test_parts_partition_the_join_and_their_caps_hold_on_neighbours(shape: dict[
         schema = make_schema(shape)
         rows = make_rows(rng, schema)
         curator, parts = _parts(schema, rows)
-        several += len(parts.rules) > 1
-        assert len(parts.rules) <= MOST_PARTS
-        restricted = curator.restrict(
-            "parts", parts.rules, [Concentrated(Fraction(0))] * len(parts.rules), by_table=True
-        )
+        several += len(parts) > 1
+        assert len(parts) <= MOST_PARTS
+        restricted = curator.restrict("parts", parts, [Concentrated(Fraction(0))] * len(parts), by_table=True)
         bounds = [part.part_bound() for part in restricted]
         for world in (rows, make_neighbour(rng, schema, rows)):
             whole = BruteEngine(schema, world)
-            pieces = [whole.restricted(rules) for rules in parts.rules.values()]
+            pieces = [whole.restricted(rules) for rules in parts.values()]
             # The labels are fixed; they rest on the first world's degrees, and the cut is exact in both.
             assert sum((_joined(p) for p in pieces), Counter()) == _joined(whole)
             if world is rows:
@@ -251,10 +247,8 @@ def test_caps_hold_for_the_changed_row_in_both_worlds() -> None:
         other = make_neighbour(rng, schema, rows)
         table = next(n for n in rows if len(rows[n]) != len(other[n]))
         curator, parts = _parts(schema, rows)
-        costs = [Concentrated(Fraction(0))] * len(parts.rules)
-        for part, rules in zip(
-            curator.restrict("parts", parts.rules, costs, by_table=True), parts.rules.values(), strict=True
-        ):
+        costs = [Concentrated(Fraction(0))] * len(parts)
+        for part, rules in zip(curator.restrict("parts", parts, costs, by_table=True), parts.values(), strict=True):
             bound = part.part_bound()
             sizes = [BruteEngine(schema, world).restricted(rules).exact_join_size() for world in (rows, other)]
             moved = abs(sizes[0] - sizes[1])
@@ -269,11 +263,9 @@ def test_bounds_are_products_of_two_caps() -> None:
     schema = make_schema()
     for _ in range(10):
         curator, parts = _parts(schema, make_rows(rng, schema))
-        restricted = curator.restrict(
-            "parts", parts.rules, [Concentrated(Fraction(0))] * len(parts.rules), by_table=True
-        )
-        for part, rules in zip(restricted, parts.rules.values(), strict=True):
-            gi, gj, gu, gv = (bucket_cap(labels, b, parts.known[labels][0]) for labels, b in rules["R2"].items())
+        restricted = curator.restrict("parts", parts, [Concentrated(Fraction(0))] * len(parts), by_table=True)
+        for part, rules in zip(restricted, parts.values(), strict=True):
+            gi, gj, gu, gv = (bucket_cap(labels, b, curator._labels[labels][0]) for labels, b in rules["R2"].items())
             bound = part.part_bound()
             caps = {"R1": gu * gj, "R2": gi * gj, "R3": gi * gv}
             assert bound.value == max(caps.values())
@@ -288,13 +280,13 @@ def test_no_row_is_in_more_parts_than_it_pays_for(shape: dict[str, str]) -> None
     for _ in range(15):
         schema = make_schema(shape)
         curator, parts = _parts(schema, make_rows(rng, schema))
-        most = dearest_row(schema, parts)
-        count = curator.participation(list(parts.rules.values()))
+        most = curator.unit_charge(parts, by_table=True)
+        count = curator.participation(list(parts.values()))
         places: dict[str, Counter[tuple[Any, ...]]] = {t: Counter() for t in ONE}
         paid: dict[str, dict[tuple[Any, ...], Fraction]] = {t: {} for t in ONE}
-        costs = [Concentrated(Fraction(0))] * len(parts.rules)
-        restricted = curator.restrict("parts", parts.rules, costs, by_table=True)
-        for part, rules in zip(restricted, parts.rules.values(), strict=True):
+        costs = [Concentrated(Fraction(0))] * len(parts)
+        restricted = curator.restrict("parts", parts, costs, by_table=True)
+        for part, rules in zip(restricted, parts.values(), strict=True):
             shares = part.part_bound().shares
             for table in schema.tables:
                 keys = [a for a in table.attributes if a not in "AD"]
@@ -326,7 +318,7 @@ def test_the_middle_takes_part_twice() -> None:
     assert curator.ledger.rho == shares.ends.rho + MIDDLE_QUESTIONS * shares.middle.rho
     assert curator.ledger.delta == shares.accountant.truncation_delta
     assert curator.rho_left == shares.parts
-    assert dearest_row(schema, parts) >= 1
+    assert curator.unit_charge(parts, by_table=True) >= 1
 
 
 # -- replay -----------------------------------------------------------------------------------------
@@ -413,9 +405,12 @@ def test_copies_of_an_end_counted_once_are_caught(monkeypatch: pytest.MonkeyPatc
     assert replay_violations(runner("path", schema, curators=curators), rows, other) == []
     assert overpaid(curators[1]) == []
 
-    monkeypatch.setattr(path_module, "dearest_row", lambda schema, parts: Fraction(1))
+    class Free(Recorder):
+        def unit_charge(self, parts: Any, *, by_table: bool = False) -> Fraction:
+            return Fraction(1)
+
     with pytest.raises(BudgetError, match="exceeds what is left"):
-        runner("path", schema)(Recorder, rows, Tape())
+        runner("path", schema)(Free, rows, Tape())
 
     def change(kind: type[Curator]) -> type[Curator]:
         class Once(kind):  # type: ignore[valid-type,misc]

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dpjoin.algorithms.hierarchical import (
+    check_hierarchical,
+    hierarchical_paper,
+    hierarchical_shares,
+    hierarchical_tight,
+)
+from dpjoin.algorithms.path import check_path, path_shares, path_tight
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import partition_shares, tight_shares
+from dpjoin.algorithms.truncate import check_truncate, truncate_shares, truncate_tight
 from dpjoin.algorithms.two_table import Outcome, two_table_paper, two_table_tight
 from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniformize_tight
 from dpjoin.engine.interface import Engine
@@ -93,6 +101,37 @@ def _uniformize_paper(
     return uniformize_paper(curator, workload, budget.exact, progress), curator
 
 
+def _hierarchical_tight(
+    engine: Engine, workload: Workload, budget: Budget, progress: Progress
+) -> tuple[Outcome, Curator]:
+    shares = hierarchical_shares(budget, engine.schema)
+    curator = Curator(engine, shares.accountant)
+    return hierarchical_tight(curator, workload, shares, progress), curator
+
+
+def _hierarchical_paper(
+    engine: Engine, workload: Workload, budget: Budget, progress: Progress
+) -> tuple[Outcome, Curator]:
+    curator = Curator(engine, PaperAccountant(budget))
+    return hierarchical_paper(curator, workload, budget.exact, progress), curator
+
+
+def _check_path(schema: Schema) -> None:
+    check_path(schema)
+
+
+def _path_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
+    shares = path_shares(budget, sensitivity=1 + churn(engine.schema))
+    curator = Curator(engine, shares.accountant)
+    return path_tight(curator, workload, shares, progress), curator
+
+
+def _truncate_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
+    shares = truncate_shares(budget, engine.schema)
+    curator = Curator(engine, shares.accountant)
+    return truncate_tight(curator, workload, shares, progress), curator
+
+
 _METHODS = {
     m.name: m
     for m in (
@@ -100,5 +139,8 @@ _METHODS = {
         Method("two_table", _check_two, _as_one_tight, _as_one_paper),
         Method("multi_table", _check_several, _as_one_tight, _as_one_paper),
         Method("uniformize", check_common, _uniformize_tight, _uniformize_paper),
+        Method("path", _check_path, _path_tight),
+        Method("truncate", check_truncate, _truncate_tight),
+        Method("hierarchical", check_hierarchical, _hierarchical_tight, _hierarchical_paper),
     )
 }

@@ -11,27 +11,21 @@ divided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
-
-from dpjoin.algorithms.as_one import NoisyTotal, domain_of, measure_join, measure_total
-from dpjoin.algorithms.levels import Level
-from dpjoin.algorithms.progress import Progress, nested
+from dpjoin.algorithms.as_one import measure_total
+from dpjoin.algorithms.parts import MeasuredPart, cells_of, measure_paper_parts, measure_parts
+from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
-from dpjoin.algorithms.two_table import Outcome, two_table_paper
-from dpjoin.algorithms.uniformize import SHAPE_DISTANCE, _Measured, _predicted, _support
+from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import AttributeNode, attribute_tree
-from dpjoin.model.model import Model
-from dpjoin.model.terms import BoolArray
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.model.union import Union
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, ConcentratedAccountant
-from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, bucket_cap
 from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width, paper_laplace_half_width
 from dpjoin.schema import Schema
@@ -103,7 +97,7 @@ def hierarchical_tight(curator: Curator, workload: Workload, shares: Hierarchica
         progress("sizes", n, len(parts))
         bound = inside.part_bound()
         total = measure_total(inside, bound, round_down(rho * COUNT_SHARE))
-        support = _support_of(workload, parts[n].rules)
+        support = cells_of(workload, parts[n].rules)
         measured.append(MeasuredPart(inside, bound, total, parts[n].words, support))
     progress("sizes", len(parts), len(parts))
     with one_blas_thread():
@@ -119,24 +113,8 @@ def hierarchical_paper(curator: Curator, workload: Workload, whole: Approximate,
     rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
     times = curator.unit_charge(rules)
     each = Approximate(half.epsilon / times, half.delta / times)
-    models: list[Model] = []
-    facts: list[dict[str, Any]] = []
-    for n, inside in enumerate(curator.restrict("parts", rules, [each] * len(parts))):
-        outcome = two_table_paper(inside, workload, each, nested(progress, n, len(parts)))
-        assert isinstance(outcome.model, Model)
-        models.append(outcome.model)
-        facts.append(
-            {
-                "part": n,
-                "values": parts[n].words,
-                "sensitivity_bound": outcome.sensitivity,
-                "size": outcome.noisy_total,
-                "strategy": outcome.strategy,
-            }
-        )
-    union = Union(tuple(models), tuple(rules))
-    largest = max(f["sensitivity_bound"] for f in facts)
-    return Outcome(union, largest, round(union.total), f"{len(models)} parts by degree", tuple(facts))
+    curators = curator.restrict("parts", rules, [each] * len(parts))
+    return measure_paper_parts(curators, [part.words for part in parts], workload, each, progress)
 
 
 # Partition
@@ -295,73 +273,3 @@ def _words(known: _Known, node: AttributeNode, kind: Kind) -> str:
         if child.children:
             found.append(_words(known, child, inner))
     return "; ".join(found)
-
-
-def _support_of(workload: Workload, rules: Mapping[str, Rules]) -> BoolArray | None:
-    """The cells in which a part can have anything, as far as labels of the workload's attributes tell."""
-    found: BoolArray | None = None
-    for labels, bucket in {(labels, b): None for part in rules.values() for labels, b in part.items()}:
-        some = _support(workload, labels, bucket)
-        if some is not None:
-            found = some if found is None else found & some
-    return found if found is not None and found.any() else None
-
-
-# Measuring parts
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredPart:
-    """A part after its first look: its bound, its noisy size, and where in the domain it can have anything."""
-
-    curator: Curator
-    bound: Bound
-    total: NoisyTotal
-    words: str
-    support: BoolArray | None
-
-
-def measure_parts(workload: Workload, parts: Sequence[MeasuredPart], progress: Progress) -> Outcome:
-    """Spend all on the parts' queries; those not worth it get a second look at their size and the others' shape."""
-    looks = [_predicted(workload, [_seen(part)], part.curator.rho_left) for part in parts]
-    shaped = {n for n, (_, worth) in enumerate(looks) if worth}
-    # Some shape must be known: that of the largest part is the best to borrow.
-    shaped = shaped or {max(range(len(parts)), key=lambda n: parts[n].total.noisy)}
-    models: dict[int, Model] = {}
-    sizes: dict[int, NoisyTotal] = {}
-    facts: list[dict[str, Any]] = []
-    for n, part in enumerate(parts):
-        if n in shaped:
-            say = nested(progress, n, len(parts))
-            models[n], strategy = measure_join(
-                part.curator, workload, part.bound, part.total, say, support=part.support
-            )
-        else:
-            sizes[n] = part.total.combined(measure_total(part.curator, part.bound, part.curator.rho_left))
-            strategy = "its size alone; the shape is that of the other parts"
-        facts.append(
-            {
-                "part": n,
-                "values": part.words,
-                "sensitivity_bound": part.bound.value,
-                "size": round(models[n].total) if n in models else max(0, round(sizes[n].noisy)),
-                "predicted_error": float(f"{looks[n][0]:.3g}"),
-                "strategy": strategy,
-            }
-        )
-    domain = domain_of(workload)
-    shape = sum((m.table for m in models.values()), np.zeros((domain.rows, domain.columns)))
-    known = tuple(frozenset(g.scope) for g in workload.groups)
-    for n, size in sizes.items():
-        mass = max(1.0, size.noisy)
-        # Nothing is known of where in the domain this mass lies, nor quite how large it is.
-        floor = 1.6449 * size.deviation + SHAPE_DISTANCE * mass
-        models[n] = Model(domain, mass, plain=shape / shape.sum() * mass, floor=floor, known=known)
-    union = Union(tuple(models[n] for n in sorted(models)), tuple(f"part {n}" for n in sorted(models)))
-    strategy = f"{len(models)} parts by degree" if len(models) > 1 else f"one part; {facts[0]['strategy']}"
-    largest = max(part.bound.value for part in parts)
-    return Outcome(union, largest, max(1, round(union.total)), strategy, tuple(facts))
-
-
-def _seen(part: MeasuredPart) -> _Measured:
-    return _Measured(Level(part.bound.value, ()), part.bound, part.total)

@@ -8,31 +8,22 @@ part; rows of the others are copied into several, and the budget of a part is sm
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
-import numpy as np
-
-from dpjoin.algorithms.as_one import NoisyTotal, domain_of, measure_join, measure_total
-from dpjoin.algorithms.progress import Progress, nested
+from dpjoin.algorithms.as_one import measure_total
+from dpjoin.algorithms.parts import MeasuredPart, cells_of, measure_parts
+from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
-from dpjoin.algorithms.truncate import shape_noise
 from dpjoin.algorithms.two_table import Outcome
-from dpjoin.algorithms.uniformize import SHAPE_DISTANCE
 from dpjoin.errors import SpecError
-from dpjoin.model.model import Model
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.model.union import Union
 from dpjoin.privacy.accountant import largest_rho
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.participation import largest_total
-from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, part_limits
-from dpjoin.privacy.public_bounds import declared_limits, most_results
+from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value
 from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
@@ -108,29 +99,27 @@ def path_shares(budget: Budget, *, sensitivity: int = 1) -> PathShares:
     return PathShares(accountant, ends, ends_width, middle, middle_width)
 
 
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """The sub-instances of a path, by name, and the noisy degrees that each label rests on."""
-
-    rules: Mapping[str, PartRules]
-    known: Mapping[Labels, Sequence[NoisyDegrees]]
-    buckets: Mapping[str, tuple[int, int, int, int]]
-    """By part: of the left and the right degree, and of the middle's degree at the left and at the right value."""
-
-
 def path_tight(curator: Curator, workload: Workload, shares: PathShares, progress: Progress) -> Outcome:
     """The `tight` profile: every public part is measured, also where it is empty. Spends all of the budget."""
+    middle = check_path(curator.schema).middle
     progress("degrees", 0, 1)
     parts = path_parts(curator, shares)
     progress("degrees", 1, 1)
-    rho = curator.rho_left / dearest_row(curator.schema, parts)
-    costs = [Concentrated(rho)] * len(parts.rules)
-    restricted = curator.restrict("parts", parts.rules, costs, by_table=True)
+    rho = curator.rho_left / curator.unit_charge(parts, by_table=True)
+    measured = []
+    restricted = curator.restrict("parts", parts, [Concentrated(rho)] * len(parts), by_table=True)
+    for n, (part, rules) in enumerate(zip(restricted, parts.values(), strict=True)):
+        progress("sizes", n, len(parts))
+        bound = part.part_bound()
+        total = measure_total(part, bound, round_down(rho * COUNT_SHARE))
+        words = "; ".join(f"{labels.name}: {bucket}" for labels, bucket in rules[middle].items())
+        measured.append(MeasuredPart(part, bound, total, words, cells_of(workload, rules)))
+    progress("sizes", len(parts), len(parts))
     with one_blas_thread():
-        return _measure_parts(workload, restricted, list(parts.buckets.values()), progress)
+        return measure_parts(workload, measured, progress)
 
 
-def path_parts(curator: Curator, shares: PathShares) -> Parts:
+def path_parts(curator: Curator, shares: PathShares) -> dict[str, PartRules]:
     """Both stages of noisy degrees, and the parts that their labels make."""
     path = check_path(curator.schema)
     left, middle, right = path.left, path.middle, path.right
@@ -144,8 +133,6 @@ def path_parts(curator: Curator, shares: PathShares) -> Parts:
         curator.labels(f"degree in {table}", [answer], buckets)
         for table, answer, buckets in zip((left, right), answers, sorted_ends, strict=True)
     )
-    known: dict[Labels, Sequence[NoisyDegrees]] = {by_left: answers[:1], by_right: answers[1:]}
-
     lefts, rights = range(_count(by_left)), range(_count(by_right))
     questions = [
         Question(name=f"degrees of {middle} to the left, right {j}", rules={middle: {by_right: j}}, by=path.left_key)
@@ -165,11 +152,9 @@ def path_parts(curator: Curator, shares: PathShares) -> Parts:
         for group in (to_left, to_right)
         for answer, buckets in zip(group, sort_values(group, most), strict=True)
     ]
-    known |= {labels: [answer] for labels, answer in zip(made, found, strict=True)}
     at_left, at_right = made[: len(rights)], made[len(rights) :]
 
     rules: dict[str, PartRules] = {}
-    buckets_of = {}
     for i, j in product(lefts, rights):
         for u, v in product(range(_count(at_left[j])), range(_count(at_right[i]))):
             name = f"part {len(rules)}"
@@ -178,8 +163,7 @@ def path_parts(curator: Curator, shares: PathShares) -> Parts:
                 middle: {by_left: i, by_right: j, at_left[j]: u, at_right[i]: v},
                 right: {by_right: j, at_right[i]: v},
             }
-            buckets_of[name] = (i, j, u, v)
-    return Parts(rules, known, buckets_of)
+    return rules
 
 
 def sort_values(answers: Sequence[NoisyDegrees], most: int) -> list[dict[Value, int]]:
@@ -210,80 +194,3 @@ def _by_size(degrees: NoisyDegrees, ratio: int) -> dict[Value, int]:
 
 def _count(labels: Labels) -> int:
     return 1 + max(labels.buckets.values(), default=0)
-
-
-def dearest_row(schema: Schema, parts: Parts) -> Fraction:
-    """What one row pays at most when each part costs 1: a row pays by what it can change, in every part it is in."""
-    names = frozenset(t.name for t in schema.tables)
-    places: dict[str, list[tuple[dict[str, int], Fraction]]] = {t: [] for t in schema.private_tables}
-    for rules in parts.rules.values():
-        limits = [*declared_limits(schema), *part_limits(schema, rules, parts.known)]
-        caps = {t: max(1, most_results(schema, names - {t}, limits) or 0) for t in places}
-        for table, found in places.items():
-            share = Fraction(caps[table], max(caps.values())) ** 2
-            found.append(({labels.name: bucket for labels, bucket in rules[table].items()}, share))
-    return max(largest_total(found) for found in places.values())
-
-
-def _measure_parts(
-    workload: Workload,
-    parts: Sequence[Curator],
-    buckets: Sequence[tuple[int, int, int, int]],
-    progress: Progress,
-) -> Outcome:
-    """Measure each part, or only its size where noise would drown its shape; such parts get that of the others."""
-    looks = []
-    for n, part in enumerate(parts):
-        progress("sizes", n, len(parts))
-        bound = part.part_bound()
-        total = measure_total(part, bound, round_down(part.rho_left * COUNT_SHARE))
-        size = max(1.0, total.noisy)
-        looks.append((part, bound, total, shape_noise(workload, bound.value, size, part.rho_left) / size))
-    progress("sizes", len(parts), len(parts))
-    shaped = {n for n, (_, _, total, noise) in enumerate(looks) if noise <= SHAPE_DISTANCE and _clear(total)}
-    # Something must give a shape. Chosen by noisy size it would be the part with the luckiest noise, so go by bounds.
-    shaped = shaped or {min(range(len(parts)), key=lambda n: looks[n][1].value)}
-    models: dict[str, Model] = {}
-    rest: list[NoisyTotal] = []
-    facts: list[dict[str, Any]] = []
-    for n, (part, bound, total, _) in enumerate(looks):
-        if n in shaped:
-            name = f"part {n}"
-            models[name], strategy = measure_join(part, workload, bound, total, nested(progress, n, len(parts)))
-            size = models[name].total
-        else:
-            seen = total.combined(measure_total(part, bound, part.rho_left))
-            # A size within its own noise says nothing: a part of one hot row would drown all others with it.
-            clear = _clear(seen)
-            rest.append(seen if clear else NoisyTotal(0.0, seen.deviation))
-            size = rest[-1].noisy
-            strategy = (
-                "its size alone; the shape is that of the other parts"
-                if clear
-                else "left out; its size is lost in noise"
-            )
-        facts.append(
-            {
-                "part": n,
-                "values": "buckets " + ", ".join(map(str, buckets[n])),
-                "sensitivity_bound": bound.value,
-                "size": round(size),
-                "strategy": strategy,
-            }
-        )
-    if rest:
-        mass = max(1.0, sum(total.noisy for total in rest))
-        deviation = math.sqrt(sum(total.deviation**2 for total in rest))
-        shape = np.sum([m.table for m in models.values()], axis=0)
-        known = tuple(frozenset(g.scope) for g in workload.groups)
-        floor = 1.6449 * deviation + SHAPE_DISTANCE * mass
-        plain = shape / shape.sum() * mass
-        models["other parts"] = Model(domain_of(workload), mass, plain=plain, floor=floor, known=known)
-    union = Union(tuple(models.values()), tuple(models))
-    strategy = f"{len(parts)} parts by degree" if len(parts) > 1 else f"one part; {facts[0]['strategy']}"
-    largest = max(f["sensitivity_bound"] for f in facts)
-    return Outcome(union, largest, max(1, round(union.total)), strategy, tuple(facts))
-
-
-def _clear(total: NoisyTotal) -> bool:
-    return total.noisy > 2 * total.deviation

@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.algorithms.as_one import measure_join, measure_total, varying_products
+from dpjoin.algorithms.as_one import measure_join, measure_total
+from dpjoin.algorithms.parts import shape_noise, size_noise
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.rounds import prospect
 from dpjoin.algorithms.shares import PartitionShares, partition_shares
 from dpjoin.algorithms.two_table import Outcome
-from dpjoin.algorithms.uniformize import SHRINKAGE
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import components
-from dpjoin.model.model import clique_scopes
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated
 from dpjoin.privacy.curator import Curator
@@ -139,22 +137,6 @@ def truncate_tight(curator: Curator, workload: Workload, shares: PartitionShares
     return Outcome(model, bound.value, round(model.total), words, (facts,))
 
 
-def shape_noise(workload: Workload, bound: int, size: float, rho: Fraction) -> float:
-    """About how large an error, in join results, the noise of the workload's queries leaves: a public guess."""
-    unit = bound / math.sqrt(2 * float(rho))
-    noise = 0.0
-    products = varying_products(workload)
-    if products:
-        ways = prospect(products, total=size, bound=bound, rho=rho, cells=workload.cells)
-        noise = size * min(ways.histogram, ways.measure_all, ways.rounds)
-    scopes = clique_scopes(workload.groups)
-    if scopes:
-        cells = sum(math.prod(workload.schema.shape(s)) for s in scopes) / len(scopes)
-        # Half the mean absolute noise of a cell, times the cells, is a marginal's total variation.
-        noise = max(noise, 0.4 * SHRINKAGE * unit * math.sqrt(len(scopes)) * cells)
-    return noise
-
-
 def _heavy_alone(degrees: NoisyDegrees, threshold: int) -> dict[Value, int]:
     """Bucket 1 for values above the threshold. Values up to it are merged into bucket 0, whose cap rises with them."""
     return {value: 1 for value, noisy in degrees.listed.items() if noisy > threshold}
@@ -221,7 +203,7 @@ def _best_thresholds(
         found = [most_results(schema, names - {table}, limits) for table in schema.private_tables]
         bound = max(1, *(most for most in found if most is not None))
         dropped = float(sum(c.results[c.heavy(thresholds)].sum() for c in crossings))
-        return dropped + bound / math.sqrt(2 * float(rho)) + shape_noise(workload, bound, 1.0, rho)
+        return dropped + size_noise(bound, rho) + shape_noise(workload, bound=bound, size=1.0, rho=rho)
 
     candidates = {meeting: _candidates(answer) for meeting, answer in degrees.items()}
     best: tuple[float, dict[Meeting, int]] | None = None
