@@ -157,7 +157,10 @@ def release(
         str | None, typer.Option(metavar="NAME", help="tight (the spec's default) or paper.", show_default=False)
     ] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, or one of the methods in docs/methods.md.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="NAME", help="auto, two_table, multi_table, uniformize, hierarchical, …", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -6,8 +6,18 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.marginals import PILOT_SHARE, SINGLES_SHARE
-from dpjoin.algorithms.shares import PartitionShares, TightShares, partition_shares, tight_shares
+from dpjoin.algorithms.path import path_shares
+from dpjoin.algorithms.shares import (
+    COUNT_SHARE,
+    SENSITIVITY_SHARE,
+    PartitionShares,
+    TightShares,
+    partition_shares,
+    tight_shares,
+)
+from dpjoin.algorithms.truncate import truncate_shares
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
@@ -148,12 +158,14 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     if spec.profile == "tight" and method == "uniformize":
         parts = partition_shares(spec.budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
         stages, buckets = _partition_stages(parts), _buckets(spec, parts, max(degrees))
+    elif spec.profile == "tight" and method in _CUT:
+        stages = _cut_stages(spec, method)
     elif spec.profile == "tight":
         shares = tight_shares(spec.budget, noisy_bound=needs_noisy_bound(schema), sensitivity=max(1, churn(schema)))
         stages = _tight_stages(shares)
         expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
     else:
-        stages = _paper_stages(spec, partition=method == "uniformize")
+        stages = _paper_stages(spec, partition=method in ("uniformize", *_CUT))
     return Plan(
         join=describe_join(schema),
         join_class=join_class(schema),
@@ -175,7 +187,44 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     )
 
 
+_CUT = {
+    "hierarchical": "parts by noisy degrees along the attribute tree, each part with its own bound",
+    "path": "parts by noisy degrees of all three tables, each part with its own bound (experimental)",
+    "truncate": "values of large noisy degree are left out, the rest is one part (experimental)",
+}
+
+
+def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
+    """The budget of the methods that cut the join by degrees at several places."""
+    gauge = 0.0
+    if method == "path":
+        path = path_shares(spec.budget, sensitivity=1 + churn(spec.schema))
+        degrees = 1 - float(path.parts / path.accountant.rho)
+        width = f"of the ends with a shift of {path.ends_width}, of the middle with {path.middle_width}"
+    elif method == "truncate":
+        cut = truncate_shares(spec.budget, spec.schema)
+        gauge = float(cut.bound.rho / cut.accountant.rho) if cut.bound else 0.0
+        degrees = 1 - gauge - float((cut.queries + cut.count.rho) / cut.accountant.rho)
+        width = f"each with a shift of {cut.degrees_width} on average; heavy is above {2 * cut.degrees_width} or more"
+    else:
+        tree = hierarchical_shares(spec.budget, spec.schema)
+        degrees = float(SENSITIVITY_SHARE)
+        variance = 1 / (2 * float(tree.stage.rho))
+        width = f"one stage for each level of the tree, with a deviation of {math.sqrt(variance):.1f} or more"
+    stages = [Stage("degrees", "truncated discrete Gaussian", degrees, width)]
+    if gauge:
+        stages.append(Stage("sensitivity", "truncated discrete Gaussian", gauge, "of what is left"))
+    left = 1 - degrees - gauge
+    count = left * float(COUNT_SHARE)
+    note = "divided by the number of parts that one row can be in" if method != "truncate" else ""
+    stages.append(Stage("sizes", "discrete Gaussian", count, "of each part, unbiased"))
+    stages.append(Stage("queries", "discrete Gaussian", left - count, note))
+    return tuple(stages)
+
+
 def _why(schema: Schema, method: str) -> str:
+    if method in _CUT:
+        return _CUT[method]
     if method == "uniformize":
         on = ", ".join(common_attributes(schema))
         return f"values of {on} in parts by noisy degree, each part with its own bound"

@@ -27,7 +27,7 @@ from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, bucket_cap
-from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width, paper_laplace_half_width
+from dpjoin.privacy.truncated import gaussian_half_width, paper_laplace_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
@@ -72,11 +72,9 @@ def hierarchical_shares(budget: Budget, schema: Schema) -> HierarchicalShares:
 
 
 def _gaussian_question(stage: Concentrated, questions: int, moves: int) -> tuple[Concentrated, int]:
-    """What one of several questions of a stage may cost, and its half-width."""
-    rho = round_down(stage.rho / questions)
-    variance = moves**2 / (2 * rho)
-    width = gaussian_half_width(variance=variance, delta=stage.delta / questions, sensitivity=moves)
-    return Concentrated(rho, gaussian_delta(variance=variance, sensitivity=moves, half_width=width)), width
+    """What one of several questions of a stage may cost, and its half-width. All of the stage's delta is used up."""
+    cost = Concentrated(round_down(stage.rho / questions), stage.delta / questions)
+    return cost, gaussian_half_width(variance=moves**2 / (2 * cost.rho), delta=cost.delta, sensitivity=moves)
 
 
 def _laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[Approximate, int]:

@@ -1,0 +1,104 @@
+"""Every method through the front door: planned, released, saved, read back, asked; refused where it cannot serve."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from audit import ledger_violations
+from dpjoin.errors import SpecError
+from dpjoin.methods import chosen_method
+from dpjoin.planning import plan
+from dpjoin.privacy.accountant import zcdp_delta
+from dpjoin.privacy.budget import ConcentratedAccountant
+from dpjoin.released import load
+from dpjoin.spec import METHODS, Spec
+
+BUDGET = dj.Budget(epsilon=2.0, delta=1e-5)
+JOINS = {
+    "two": {"r": "Ap", "s": "Aq"},
+    "star": {"r": "Ap", "s": "Aq", "t": "Au"},
+    "path": {"r": "pA", "s": "AB", "t": "Bq"},
+}
+SERVES = {
+    "two_table": ["two"],
+    "multi_table": ["two", "star", "path"],
+    "uniformize": ["two", "star"],
+    "hierarchical": ["two", "star"],
+    "path": ["path"],
+    "truncate": ["two", "star", "path"],
+}
+PAPER = ("two_table", "multi_table", "uniformize", "hierarchical")
+
+
+def join(name: str) -> tuple[dj.Schema, dict[str, pa.Table]]:
+    """Two thousand rows a table, one hot key among fifty."""
+    rng = np.random.default_rng(len(name))
+    tables = JOINS[name]
+    attributes = sorted({a for x in tables.values() for a in x})
+    schema = dj.Schema(
+        tuple(dj.Table(name=t, attributes=tuple(x)) for t, x in tables.items()),
+        tuple(dj.Attribute(name=a, key=True) if a in "AB" else dj.Attribute(name=a, range=(0, 2)) for a in attributes),
+    )
+    rows = {}
+    for t, x in tables.items():
+        columns = {}
+        for a in x:
+            keys = np.where(rng.random(2000) < 0.4, 7, rng.integers(0, 50, 2000))
+            columns[a] = keys if a in "AB" else rng.integers(0, 3, 2000)
+        rows[t] = pa.table(columns)
+    return schema, rows
+
+
+CASES = [(m, j, "tight") for m, joins in SERVES.items() for j in joins]
+CASES += [(m, SERVES[m][-1], "paper") for m in PAPER]
+
+
+@pytest.mark.parametrize(("method", "name", "profile"), CASES)
+def test_a_method_from_plan_to_answers(method: str, name: str, profile: str, tmp_path: Path) -> None:
+    """The plan's shares are the whole budget, the ledger adds up to it exactly, and a saved release answers alike."""
+    schema, rows = join(name)
+    workload = dj.Workload.marginals(schema, [1, 2])
+    planned = plan(Spec(schema, workload, BUDGET, method, profile))
+    assert planned.method == method
+    assert sum(stage.share for stage in planned.stages) == pytest.approx(1.0, abs=1e-6)
+
+    made = dj.release(schema, workload, rows, BUDGET, method=method, profile=profile)
+    assert made.method == method
+    assert ledger_violations(made.ledger, BUDGET) == []
+    if profile == "paper":
+        assert (made.ledger.epsilon, made.ledger.delta) == (Fraction(2), Fraction(1e-5))
+    else:
+        # What is left of delta buys the rho that was spent, and hardly any more.
+        left = Fraction(BUDGET.delta) - made.ledger.delta
+        order = ConcentratedAccountant(BUDGET, truncation_delta=made.ledger.delta).order
+        assert zcdp_delta(rho=made.ledger.rho, epsilon=Fraction(2), order=order) <= left
+        assert zcdp_delta(rho=made.ledger.rho * Fraction(102, 100), epsilon=Fraction(2), order=order) > left
+    again = load(made.save(tmp_path / "out"))
+    assert np.array_equal(again.answer(), made.answer())
+    assert np.array_equal(again.error(), made.error(), equal_nan=True)
+    assert again.ledger.to_json() == made.ledger.to_json()
+    assert (made.answer() >= 0).all()
+    assert made.synthetic.num_rows > 0
+
+
+@pytest.mark.parametrize("method", SERVES)
+def test_a_method_is_refused_where_it_cannot_serve(method: str) -> None:
+    for name in set(JOINS) - set(SERVES[method]):
+        with pytest.raises(SpecError, match=method):
+            chosen_method(join(name)[0], method)
+
+
+def test_every_method_of_a_spec_exists() -> None:
+    assert set(METHODS) == {"auto", *SERVES}
+
+
+@pytest.mark.parametrize("method", sorted(set(SERVES) - set(PAPER)))
+def test_methods_beyond_the_paper_have_no_paper_profile(method: str) -> None:
+    with pytest.raises(SpecError, match="profile tight"):
+        chosen_method(join(SERVES[method][-1])[0], method, "paper")
