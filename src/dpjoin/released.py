@@ -6,6 +6,7 @@ Everything here is post-processing. A release can be asked, copied and published
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -20,23 +21,24 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dpjoin.errors import DpjoinError, ReleaseError, suggest
+from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
-from dpjoin.model.union import Union
+from dpjoin.model.union import Part, Union
 from dpjoin.planning import describe_bounds
 from dpjoin.privacy.budget import Budget
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.schema import Schema
 from dpjoin.spec import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
 from dpjoin.synthesize import drawn_counts, rows_table, whole_counts
-from dpjoin.workload import Products, Workload, group_from_json, group_to_json
+from dpjoin.workload import Products, Workload, group_to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT, UNION_FORMAT = 1, 2
 """The layout of a folder. The second is for what a reader of the first would get wrong without noticing: several
-models that add up, and cells known to be empty."""
+models that add up or are joined, and cells known to be empty."""
 MAX_SYNTHETIC_ROWS = 2_000_000
 """Above this join size `synthetic.parquet` is a scaled-down copy, and the manifest says by how much."""
 SCALED_ROWS = 1_000_000
@@ -58,7 +60,7 @@ class Release:
     budget: Budget
     method: str
     profile: str
-    model: Model | Union
+    model: Part | Union
     ledger: Ledger
     facts: Mapping[str, Any]
     """Public facts of the run: the sensitivity bound, the noisy join size, the strategy."""
@@ -223,13 +225,13 @@ def _assembled(manifest: Mapping[str, Any], state: Mapping[str, Any]) -> Release
     domain = Domain(
         tuple(described["left"]), tuple(described["right"]), dict(zip(names, schema.shape(names), strict=True))
     )
-    model: Model | Union
+    model: Part | Union
     if "parts" in described:
         parts = enumerate(described["parts"])
-        models = tuple(_model(schema, domain, part, _of_part(state, i)) for i, part in parts)
+        models = tuple(_part(domain, part, _under(state, _prefix(i))) for i, part in parts)
         model = Union(models, tuple(str(part["name"]) for part in described["parts"]))
     else:
-        model = _model(schema, domain, described, state)
+        model = _part(domain, described, state)
     asked = manifest["guarantee"]
     return Release(
         schema,
@@ -248,33 +250,78 @@ def _prefix(number: int) -> str:
     return f"part{number}."
 
 
-def _of_part(state: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The arrays of one part, under the names they have in a model of its own."""
-    prefix = _prefix(number)
+def _table_prefix(number: int) -> str:
+    """What the names of the arrays of a table's model start with."""
+    return f"table{number}."
+
+
+def _under(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The arrays of one part or table, under the names they have in a model of its own."""
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
-def _described(model: Model) -> dict[str, Any]:
+def _described(part: Part) -> dict[str, Any]:
     """A model but for its arrays, for the manifest."""
-    described: dict[str, Any] = {"known": [sorted(scope) for scope in model.known]}
-    if model.terms is not None:
-        described["cliques"] = [list(c) for c in model.terms.cliques]
-        described["products"] = [group_to_json(p) for p in model.terms.products]
+    if isinstance(part, Joined):
+        tables = []
+        for table in part.tables:
+            # The attribute that numbers listed values is not in the schema, so sizes are told.
+            domain = {"left": list(table.domain.left), "right": list(table.domain.right)}
+            tables.append({**domain, "sizes": list(table.domain.shape), **_described(table)})
+        return {"listed": part.listed, "codes": list(part.codes), "tables": tables}
+    described: dict[str, Any] = {"known": [sorted(scope) for scope in part.known]}
+    if part.terms is not None:
+        described["cliques"] = [list(c) for c in part.terms.cliques]
+        described["products"] = [group_to_json(p) for p in part.terms.products]
     return described
 
 
-def _state(model: Model | Union) -> dict[str, Any]:
+def _state(model: Part | Union) -> dict[str, Any]:
     """The arrays, for saving."""
     if isinstance(model, Model):
         return state_of(model)
-    return {_prefix(i) + name: array for i, part in enumerate(model.parts) for name, array in state_of(part).items()}
+    if isinstance(model, Joined):
+        state = {_codes_name(i): codes for i, codes in enumerate(model.codes.values())}
+        inner = {_table_prefix(i): _state(table) for i, table in enumerate(model.tables)}
+    else:
+        state = {}
+        inner = {_prefix(i): _state(part) for i, part in enumerate(model.parts)}
+    return state | {prefix + name: array for prefix, arrays in inner.items() for name, array in arrays.items()}
 
 
-def _model(schema: Schema, domain: Domain, described: Mapping[str, Any], state: Mapping[str, Any]) -> Model:
+def _codes_name(number: int) -> str:
+    """The name of the codes of the listed values in one attribute."""
+    return f"codes{number}"
+
+
+def _part(domain: Domain, described: Mapping[str, Any], state: Mapping[str, Any]) -> Part:
+    """A model, or a join of one per table, from its description and its arrays."""
+    if "tables" not in described:
+        return _model(domain, described, state)
+    tables = []
+    for i, table in enumerate(described["tables"]):
+        left, right = tuple(table["left"]), tuple(table["right"])
+        own = Domain(left, right, dict(zip(left + right, map(int, table["sizes"]), strict=True)))
+        tables.append(_model(own, table, _under(state, _table_prefix(i))))
+    codes = {str(a): state[_codes_name(i)] for i, a in enumerate(described["codes"])}
+    return Joined(domain, tuple(tables), described["listed"], codes)
+
+
+def _products(domain: Domain, described: Mapping[str, Any]) -> Products:
+    """Product queries of a model; its attributes need not all be in the schema."""
+    parts = tuple((tuple(p["scope"]), np.array(p["weights"], dtype=np.int64)) for p in described["products"])
+    for attributes, weights in parts:
+        if weights.shape != (len(parts[0][1]), math.prod(domain.sizes[a] for a in attributes)):
+            raise ValueError("product queries must have one row each and one column per cell")
+    scope = tuple(a for attributes, _ in parts for a in attributes)
+    shape = tuple(domain.sizes[a] for a in scope)
+    return Products(described["name"], scope, shape, parts, Fraction(described["unit"]))
+
+
+def _model(domain: Domain, described: Mapping[str, Any], state: Mapping[str, Any]) -> Model:
     """One model from its description and its arrays."""
     terms = None
     if "cliques" in described:
-        products = [group_from_json(schema, p) for p in described["products"]]
         support = None
         if "support" in state:
             cells = np.unpackbits(state["support"], count=domain.cells).astype(np.bool_)
@@ -282,7 +329,7 @@ def _model(schema: Schema, domain: Domain, described: Mapping[str, Any], state: 
         terms = Terms(
             domain,
             tuple(map(tuple, described["cliques"])),
-            tuple(p for p in products if isinstance(p, Products)),
+            tuple(_products(domain, p) for p in described["products"]),
             support,
         )
     members = (

@@ -61,13 +61,27 @@ class Model:
 
     @cached_property
     def _member_tables(self) -> list[FloatArray]:
+        if not self.members:
+            return []
         assert self.terms is not None
         return [table_of(self.terms, potentials, total) for potentials, total in self.members]
+
+    @cached_property
+    def variants(self) -> list[FloatArray]:
+        """Tables about as plausible as the model's: its members', or with the total off as far as it may be."""
+        if self.members or not self.unsure:
+            return self._member_tables
+        share = self.unsure / self.total
+        return [self.table * (1.0 + share), self.table * (1.0 - share)]
 
     @property
     def support(self) -> BoolArray | None:
         """The cells outside which the model is known to be empty; None: all of them."""
         return self.terms.support if self.terms is not None else None
+
+    def knows(self, scope: Sequence[str]) -> bool:
+        """Whether error bars are known within a scope."""
+        return any(set(scope) <= known for known in self.known)
 
     def answer(self, group: Group) -> FloatArray:
         """The group's answers on the model."""
@@ -114,7 +128,7 @@ class Model:
 
 
 class Estimate(Protocol):
-    """What answers and error bars need: a `Model`, or a `Union` of some."""
+    """What answers and error bars need: a `Model`, a `Joined` of one per table, or a `Union` of such parts."""
 
     @property
     def domain(self) -> Domain: ...
@@ -124,6 +138,7 @@ class Estimate(Protocol):
     def table(self) -> FloatArray: ...
     @property
     def known(self) -> tuple[frozenset[str], ...]: ...
+    def knows(self, scope: Sequence[str]) -> bool: ...
     def answer(self, group: Group) -> FloatArray: ...
     def error(self, group: Group, coverage: float) -> FloatArray: ...
     def width(self, group: Group) -> FloatArray | None: ...
@@ -139,7 +154,7 @@ def answers_on(domain: Domain, table: FloatArray, group: Group) -> FloatArray:
 
 def half_widths(estimate: Estimate, group: Group, coverage: float) -> FloatArray:
     """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-    if not any(set(group.scope) <= scope for scope in estimate.known):
+    if not estimate.knows(group.scope):
         return np.full(len(group), np.nan)
     quantile = NormalDist().inv_cdf(0.5 + coverage / 2)
     slack, width = estimate.slack(group), estimate.width(group)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model, answers_on, half_widths
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.workload import Group, Kronecker
+
+Part = Model | Joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +23,7 @@ class Union:
     A part of which only the size was estimated is a model without members, and with a floor.
     """
 
-    parts: tuple[Model, ...]
+    parts: tuple[Part, ...]
     names: tuple[str, ...]
     """One per part, all different."""
 
@@ -43,11 +46,27 @@ class Union:
     @cached_property
     def table(self) -> FloatArray:
         """Cells as a matrix, left by right: the sum of the parts'."""
-        table = np.zeros((self.domain.rows, self.domain.columns))
-        for part in self.parts:
-            # Rows and answers need the sum only: the parts' own tables wait until bars are asked for.
+        if not self._joined:
+            return self._dense
+        table = self._dense.copy()
+        for part in self._joined:
             table += part.tabulated()
         return table
+
+    @cached_property
+    def _dense(self) -> FloatArray:
+        """The sum of the parts that are models of all cells."""
+        table = np.zeros((self.domain.rows, self.domain.columns))
+        for part in self.parts:
+            if isinstance(part, Model):
+                # Rows and answers need the sum only: the parts' own tables wait until bars are asked for.
+                table += part.tabulated()
+        return table
+
+    @property
+    def _joined(self) -> list[Joined]:
+        """The parts that answer from their tables, without looking at all cells."""
+        return [part for part in self.parts if isinstance(part, Joined)]
 
     @cached_property
     def known(self) -> tuple[frozenset[str], ...]:
@@ -58,9 +77,16 @@ class Union:
                 common = _largest(ours & theirs for ours in common for theirs in part.known)
         return tuple(sorted(common, key=sorted))
 
+    def knows(self, scope: Sequence[str]) -> bool:
+        """Whether error bars are known within a scope."""
+        return all(part.knows(scope) for part in self.parts)
+
     def answer(self, group: Group) -> FloatArray:
         """The group's answers, added up over the parts."""
-        return answers_on(self.domain, self.table, group)
+        answers = [part.answer(group) for part in self._joined]
+        if len(answers) < len(self.parts):
+            answers.append(answers_on(self.domain, self._dense, group))
+        return _sum(answers)
 
     def error(self, group: Group, coverage: float) -> FloatArray:
         """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""

@@ -1,0 +1,361 @@
+"""A join of models: one per table, multiplied where the tables meet and added up over everything they share.
+
+At a fixed value b of the common key the join is a cross product, so F(cells) = sum_b prod_j F_j(b, cells_j). The
+attribute `listed` numbers the values b. Join attributes with a domain that several tables' models have are multiplied
+at each of their values likewise. Answers come from small marginals of each table, never from all cells of the join.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.model.model import Model, half_widths
+from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.workload import Group, Kronecker, Products
+
+IntArray = NDArray[np.int64]
+
+CHUNK_CELLS = 2**21
+"""Listed values are taken together as long as what lies between the tables and the result stays this small."""
+CACHE_BYTES = 2**24
+"""Marginals of the tables are kept up to this much."""
+QUERY = "\0query"
+"""The axis of product queries, beside those of attributes; no attribute is called so."""
+
+
+class Factor(NamedTuple):
+    """An array with named axes."""
+
+    names: tuple[str, ...]
+    array: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The natural join of one model per table, as an estimate on the cells of the workload.
+
+    Attributes of different tables are different, but for `listed` and for join attributes with a domain.
+    """
+
+    domain: Domain
+    tables: tuple[Model, ...]
+    listed: str | None = None
+    """The attribute of the tables' models that numbers the listed values of the common key."""
+    codes: Mapping[str, IntArray] = field(default_factory=dict)
+    """For the key's attributes that the workload looks at, the code of each listed value; the ones that have no code
+    (-1) in one of them are in no cell, and left out."""
+
+    def __post_init__(self) -> None:
+        if not self.tables:
+            raise ValueError("a join of models must have at least one table")
+        for table in self.tables:
+            for a in table.domain.attributes:
+                if (
+                    table.domain.sizes[a] != self._sizes[a]
+                    or self.domain.sizes.get(a, self._sizes[a]) != self._sizes[a]
+                ):
+                    raise ValueError(f"attribute {a!r} must have the same size in every table of the join")
+        if self.listed is not None and (self.listed not in self._sizes or self.listed in self.domain.attributes):
+            raise ValueError(f"{self.listed!r} must be an attribute of a table's model, and none of the workload's")
+        for a, codes in self.codes.items():
+            if self.listed is None or a in self._sizes or a not in self.domain.attributes:
+                raise ValueError(f"attribute {a!r} has codes: it must be the workload's, and in no table's model")
+            if codes.shape != (self._sizes[self.listed],) or codes.dtype.kind != "i":
+                raise ValueError(f"the codes of {a!r} must be whole numbers, one per listed value")
+            if len(codes) and not -1 <= codes.min() <= codes.max() < self.domain.sizes[a]:
+                raise ValueError(f"the codes of {a!r} must lie between -1 and {self.domain.sizes[a] - 1}")
+        if missing := [a for a in self.domain.attributes if a not in self._sizes and a not in self.codes]:
+            raise ValueError(f"attribute {missing[0]!r} must be in a table's model or have codes")
+
+    # -- structure -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """The sizes of the attributes of all tables."""
+        return {a: table.domain.sizes[a] for table in self.tables for a in table.domain.attributes}
+
+    @cached_property
+    def _links(self) -> frozenset[str]:
+        """The attributes by which tables meet."""
+        every = [a for table in self.tables for a in table.domain.attributes]
+        return frozenset(a for a in every if a == self.listed or every.count(a) > 1)
+
+    @cached_property
+    def _live(self) -> IntArray | None:
+        """The listed values that have a code in every attribute; None: all of them."""
+        inside = [codes >= 0 for codes in self.codes.values()]
+        if all(part.all() for part in inside):
+            return None
+        return np.flatnonzero(np.all(inside, axis=0))
+
+    @cached_property
+    def _code(self) -> dict[str, IntArray]:
+        """The codes of the live listed values."""
+        return {a: codes if self._live is None else codes[self._live] for a, codes in self.codes.items()}
+
+    @cached_property
+    def known(self) -> tuple[frozenset[str], ...]:
+        """Sets of attributes within which error bars are known: every table knows its part, where the tables meet."""
+        choices = []
+        for table in self.tables:
+            own = set(table.domain.attributes)
+            useful = {scope & own for scope in table.known if self._links & own <= scope}
+            choices.append([s for s in useful if not any(s < other for other in useful)])
+        found = set()
+        for scopes in product(*choices):
+            unknown = {a for t, s in zip(self.tables, scopes, strict=True) for a in t.domain.attributes if a not in s}
+            found.add(frozenset(self.domain.attributes) - unknown)
+        return tuple(sorted(found, key=sorted))
+
+    def knows(self, scope: Sequence[str]) -> bool:
+        """Whether error bars are known within a scope."""
+        for table in self.tables:
+            own = frozenset(table.domain.attributes)
+            if not table.knows(tuple(own & (self._links | set(scope)))):
+                return False
+        return True
+
+    # -- answers -------------------------------------------------------------------------------------
+
+    @cached_property
+    def total(self) -> float:
+        return float(self._marginal((), None))
+
+    @cached_property
+    def table(self) -> FloatArray:
+        """Cells as a matrix, left by right."""
+        return self.tabulated()
+
+    def tabulated(self) -> FloatArray:
+        """The table, worked out anew and not kept."""
+        return self._marginal(self.domain.attributes, None).reshape(self.domain.rows, self.domain.columns)
+
+    def answer(self, group: Group) -> FloatArray:
+        """The group's answers on the join of the models."""
+        return self._answer(group, None)
+
+    def error(self, group: Group, coverage: float) -> FloatArray:
+        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
+        return half_widths(self, group, coverage)
+
+    def spread(self, group: Group) -> FloatArray | None:
+        """How far the answers of each join of members are from the estimate's, members x queries."""
+        # The tables' noise is independent, and so are their members: one of each, as they come, is a plausible join.
+        members = max(len(table.variants) for table in self.tables)
+        if not members:
+            return None
+        return np.array([self._answer(group, m) for m in range(members)]) - self.answer(group)
+
+    def width(self, group: Group) -> FloatArray | None:
+        """About how far off each answer is, root mean square; None where only the floors tell."""
+        spread = self.spread(group)
+        return None if spread is None else np.sqrt((spread**2).mean(axis=0))
+
+    def slack(self, group: Group) -> FloatArray:
+        """What the tables' floors add to each query's bar."""
+        return np.full(len(group), self._floor * group.max_abs * float(group.unit))
+
+    def noise(self, group: Kronecker) -> FloatArray:
+        """Zeros: no cell of the join was measured, and what is small in it is told by the members."""
+        return np.zeros(group.cells)
+
+    @cached_property
+    def _floor(self) -> float:
+        """How far off a query with weights up to one is at most if every table is off by its floor.
+
+        prod T_j - prod F_j = sum_j (prod_{i<j} T_i) (T_j - F_j) (prod_{i>j} F_i), and a table's rows are weighted by
+        what the others have where they meet.
+        """
+        links = [frozenset(table.domain.attributes) & self._links for table in self.tables]
+        bounds = [self._factor(i, None, names) for i, names in enumerate(links)]
+        total = 0.0
+        for j, table in enumerate(self.tables):
+            if table.floor:
+                others = [f for i, f in enumerate(bounds) if i != j]
+                meet = tuple(a for a in bounds[j].names if any(a in f.names for f in others))
+                most = _contracted(others, meet, self.listed) if others else np.ones(1)
+                total += table.floor * float(most.max(initial=0.0))
+                bounds[j] = Factor(bounds[j].names, bounds[j].array + table.floor)
+        return total
+
+    # -- sums of products ----------------------------------------------------------------------------
+
+    @cached_property
+    def _kept(self) -> dict[tuple[int, int, frozenset[str]], Factor]:
+        return {}
+
+    def _factor(self, number: int, member: int | None, names: frozenset[str]) -> Factor:
+        """The marginal of a table's model, or of one of its members, over live listed values; `listed` comes first."""
+        model = self.tables[number]
+        which = -1 if member is None or not model.variants else member % len(model.variants)
+        key = (number, which, names)
+        if key in self._kept:
+            return self._kept[key]
+        ordered = tuple(sorted((a for a in model.domain.attributes if a in names), key=lambda a: a != self.listed))
+        table = model.table if which < 0 else model.variants[which]
+        whole = ordered == model.domain.attributes  # nothing to sum, so nothing to copy
+        array = table.reshape(model.domain.shape) if whole else model.domain.marginal(table, ordered)
+        if self._live is not None and self.listed in ordered:
+            array = array[self._live]
+        made = Factor(ordered, np.asarray(array, order="C"))
+        if made.array.nbytes <= CACHE_BYTES:
+            if sum(f.array.nbytes for f in self._kept.values()) + made.array.nbytes > CACHE_BYTES:
+                self._kept.clear()
+            self._kept[key] = made
+        return made
+
+    def _factors(self, scope: Sequence[str], member: int | None) -> list[Factor]:
+        """What each table has to say of a scope."""
+        wanted = self._links | set(scope)
+        return [self._factor(i, member, wanted & set(t.domain.attributes)) for i, t in enumerate(self.tables)]
+
+    def _answer(self, group: Group, member: int | None) -> FloatArray:
+        if isinstance(group, Products):
+            answers = self._products(group, member)
+        else:
+            answers = group.apply(self._marginal(group.scope, member))
+        return np.asarray(answers, dtype=np.float64) * float(group.unit)
+
+    def _marginal(self, scope: tuple[str, ...], member: int | None) -> FloatArray:
+        """The cells of a scope, axes in its order."""
+        factors = self._factors(scope, member)
+        keys = tuple(a for a in scope if a in self._code)
+        rest = tuple(a for a in scope if a not in self._code)
+        if not keys:
+            return _contracted(factors, rest, self.listed)
+        assert self.listed is not None
+        sizes = [self.domain.sizes[a] for a in keys]
+        flat = np.ravel_multi_index(tuple(self._code[a] for a in keys), sizes)
+        # In the order of their cells, so that the listed values of a cell lie side by side and are summed as they are.
+        order = np.argsort(flat, kind="stable")
+        factors = [Factor(f.names, f.array[order] if self.listed in f.names else f.array) for f in factors]
+        cells = _contracted(factors, rest, self.listed, (math.prod(sizes), flat[order]))
+        shaped = cells.reshape([*sizes, *(self._sizes[a] for a in rest)])
+        return np.transpose(shaped, [(keys + rest).index(a) for a in scope])
+
+    def _products(self, group: Products, member: int | None) -> FloatArray:
+        """Answers to product queries, in units: each table is weighted before the tables are joined."""
+        factors = self._factors(group.scope, member)
+        loose = []
+        for attributes, whole in group.parts:
+            weights = self._weights(attributes, whole)
+            own = [i for i, f in enumerate(factors) if set(weights.names) - {QUERY} <= set(f.names)]
+            if own:
+                factors[own[0]] = _paired(weights, factors[own[0]], {QUERY, *self._links})
+            else:
+                loose.append(weights)
+        return _contracted([*factors, *loose], (QUERY,), self.listed)
+
+    def _weights(self, attributes: tuple[str, ...], whole: IntArray) -> Factor:
+        """The weights of a part of product queries; those of the key's attributes at each live listed value."""
+        array = whole.astype(np.float64).reshape([-1, *(self.domain.sizes[a] for a in attributes)])
+        keys = [a for a in attributes if a in self._code]
+        if keys:
+            array = np.moveaxis(array, [1 + attributes.index(a) for a in keys], range(len(keys)))
+            array = np.moveaxis(array[tuple(self._code[a] for a in keys)], 0, 1)
+            assert self.listed is not None
+            return Factor((QUERY, self.listed, *(a for a in attributes if a not in keys)), array)
+        return Factor((QUERY, *attributes), array)
+
+
+def _contracted(
+    factors: Sequence[Factor],
+    keep: tuple[str, ...],
+    listed: str | None,
+    places: tuple[int, IntArray] | None = None,
+) -> FloatArray:
+    """The product of some factors, summed over all names but those to keep; axes in the order of `keep`.
+
+    With `places`, how many cells there are and the one of each listed value (ascending), the result has a first axis
+    for these.
+    """
+    sizes = {a: n for f in factors for a, n in zip(f.names, f.array.shape, strict=True)}
+    inner = {*keep, listed} if places and listed else set(keep)
+    steps = _plan([f.names for f in factors], inner, sizes)
+    shape = tuple(sizes[a] for a in keep)
+    if listed is None or listed not in sizes or (listed in keep and places is None):
+        return _followed(factors, steps, keep, inner)
+    # All that the steps leave, per listed value; the result itself is needed in any case.
+    left = [names for _, _, names in steps] if places else [names for _, _, names in steps[:-1]]
+    per_value = max((math.prod(sizes[a] for a in names if a != listed) for names in left), default=1)
+    at_once = max(1, CHUNK_CELLS // per_value)
+    if places is None and sizes[listed] <= at_once:
+        return _followed(factors, steps, keep, inner)
+    out = np.zeros(shape if places is None else (places[0], *shape))
+    for first in range(0, sizes[listed], at_once):
+        here = slice(first, first + at_once)
+        some = [Factor(f.names, _cut(f, listed, here)) for f in factors]
+        if places is None:
+            out += _followed(some, steps, keep, inner)
+        else:
+            cells, starts = np.unique(places[1][here], return_index=True)
+            out[cells] += np.add.reduceat(_followed(some, steps, (listed, *keep), inner), starts, axis=0)
+    return out
+
+
+def _cut(factor: Factor, name: str, where: slice) -> FloatArray:
+    if name not in factor.names:
+        return factor.array
+    return factor.array[(slice(None),) * factor.names.index(name) + (where,)]
+
+
+def _plan(
+    names: Sequence[tuple[str, ...]], keep: set[str], sizes: Mapping[str, int]
+) -> list[tuple[int, int, tuple[str, ...]]]:
+    """Which two factors to multiply next, and the names that are left: always the pair with the smallest result."""
+    left = list(names)
+    steps = []
+    while len(left) > 1:
+        choices = []
+        for i, j in combinations(range(len(left)), 2):
+            needed = keep.union(*(n for k, n in enumerate(left) if k not in (i, j)))
+            result = tuple(a for a in dict.fromkeys(left[i] + left[j]) if a in needed)
+            choices.append((math.prod(sizes[a] for a in result), i, j, result))
+        _, i, j, result = min(choices, key=lambda c: c[0])
+        steps.append((i, j, result))
+        left[i] = result
+        del left[j]
+    return steps
+
+
+def _followed(
+    factors: Sequence[Factor], steps: Sequence[tuple[int, int, tuple[str, ...]]], order: tuple[str, ...], keep: set[str]
+) -> FloatArray:
+    """The result of a plan, axes in the given order."""
+    left = list(factors)
+    for i, j, names in steps:
+        left[i] = _paired(left[i], left[j], set(names))
+        del left[j]
+    (last,) = left
+    dropped = tuple(k for k, a in enumerate(last.names) if a not in keep)
+    names = tuple(a for a in last.names if a in keep)
+    array: FloatArray = last.array.sum(axis=dropped) if dropped else last.array
+    return np.transpose(array, [names.index(a) for a in order])
+
+
+def _paired(one: Factor, other: Factor, keep: set[str]) -> Factor:
+    """The product of two factors, summed over what they share and need not keep, by matrix products."""
+    shared = [a for a in one.names if a in other.names]
+    batch, summed = [a for a in shared if a in keep], [a for a in shared if a not in keep]
+    rows = [a for a in one.names if a not in shared]
+    columns = [a for a in other.names if a not in shared]
+    sizes = dict(zip(one.names, one.array.shape, strict=True)) | dict(zip(other.names, other.array.shape, strict=True))
+
+    def shaped(factor: Factor, *parts: list[str]) -> FloatArray:
+        turned = np.transpose(factor.array, [factor.names.index(a) for part in parts for a in part])
+        return turned.reshape([math.prod(sizes[a] for a in part) for part in parts])
+
+    if summed:
+        array = np.matmul(shaped(one, batch, rows, summed), shaped(other, batch, summed, columns))
+    else:
+        array = shaped(one, batch, rows)[:, :, None] * shaped(other, batch, columns)[:, None, :]
+    names = (*batch, *rows, *columns)
+    return Factor(names, array.reshape([sizes[a] for a in names]))
