@@ -1,4 +1,4 @@
-"""Both benchmarks with the sizes of `make bench`: `python benchmarks/run.py [--only accuracy|speed] [--quick]`."""
+"""All benchmarks with the sizes of `make bench`: `benchmarks/run.py [--only accuracy|uniformize|speed] [--quick]`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ import argparse
 import sys
 
 import accuracy
+import gap
 import joins
 import speed
+import uniformize
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("accuracy", "speed"))
+    parser.add_argument("--only", choices=("accuracy", "uniformize", "speed"))
     parser.add_argument("--quick", action="store_true", help="small, once, nothing written: does it run?")
     options = parser.parse_args(arguments)
     status = 0
-    if options.only != "speed":
+    if options.only in (None, "accuracy"):
         wanted = ["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else ["--runs", "7"]
         status = accuracy.main(wanted)
         if not options.quick:
             status = status or joins.main([])
-    if options.only != "accuracy":
+    if options.only in (None, "uniformize"):
+        wanted = ["--quick"] if options.quick else []
+        status = status or uniformize.main(wanted) or gap.main(wanted)
+    if options.only in (None, "speed"):
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
     return status
 

@@ -262,7 +262,8 @@ def _gap_parts(gap: dict[str, Any]) -> list[str]:
     parts = [
         "## The paper's own instances: Figure 3 and Example exp:gap",
         "Plots and explanation: `docs/uniformize.md`. Errors are shares of the join size. 'bound' is the largest "
-        "error that the analysis promises with the profile's noise scales and as many rounds as are best; "
+        "error that the analysis promises with the profile's noise scales (`tight`: the best number of rounds; "
+        "`paper`: the paper's number, without a limit); "
         "'measured' is the median of three releases. A bound of 1 says nothing: the empty release is as good.",
     ]
     for name, instance in gap["instances"].items():
