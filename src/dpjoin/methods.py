@@ -11,7 +11,9 @@ from dpjoin.algorithms.hierarchical import (
     hierarchical_shares,
     hierarchical_tight,
 )
+from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.path import check_path, path_shares, path_tight
+from dpjoin.algorithms.per_table import check_per_table, per_table_tight
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import partition_shares, tight_shares
 from dpjoin.algorithms.truncate import check_truncate, truncate_shares, truncate_tight
@@ -19,7 +21,7 @@ from dpjoin.algorithms.two_table import Outcome, two_table_paper, two_table_tigh
 from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniformize_tight
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
-from dpjoin.privacy.budget import Budget, PaperAccountant
+from dpjoin.privacy.budget import Budget, ConcentratedAccountant, PaperAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.public_bounds import bound_is_public, churn
 from dpjoin.schema import Schema
@@ -116,6 +118,18 @@ def _hierarchical_paper(
     return hierarchical_paper(curator, workload, budget.exact, progress), curator
 
 
+def _hybrid_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
+    schema = engine.schema
+    shares = partition_shares(budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
+    curator = Curator(engine, shares.accountant)
+    return hybrid_tight(curator, workload, shares, progress), curator
+
+
+def _per_table_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
+    curator = Curator(engine, ConcentratedAccountant(budget))
+    return per_table_tight(curator, workload, progress), curator
+
+
 def _check_path(schema: Schema) -> None:
     check_path(schema)
 
@@ -139,6 +153,8 @@ _METHODS = {
         Method("two_table", _check_two, _as_one_tight, _as_one_paper),
         Method("multi_table", _check_several, _as_one_tight, _as_one_paper),
         Method("uniformize", check_common, _uniformize_tight, _uniformize_paper),
+        Method("hybrid", check_hybrid, _hybrid_tight),
+        Method("per_table", check_per_table, _per_table_tight),
         Method("path", _check_path, _path_tight),
         Method("truncate", check_truncate, _truncate_tight),
         Method("hierarchical", check_hierarchical, _hierarchical_tight, _hierarchical_paper),

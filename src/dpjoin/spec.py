@@ -19,7 +19,7 @@ from dpjoin.privacy.budget import Budget
 from dpjoin.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.workload import Group, Kronecker, Workload, group_from_json, group_to_json
 
-METHODS = ("auto", "two_table", "multi_table", "uniformize", "hierarchical", "path", "truncate")
+METHODS = ("auto", "two_table", "multi_table", "uniformize", "hierarchical", "per_table", "hybrid", "path", "truncate")
 PROFILES = ("tight", "paper")
 DEFAULT_WORKLOAD = {"marginals": 2}
 PLACEHOLDER = "..."

@@ -12,9 +12,8 @@ from dpjoin.algorithms.as_one import domain_of, measure_join, measure_total
 from dpjoin.algorithms.pmw import pmw
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import TightShares
-from dpjoin.model.model import Model
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.model.union import Union
+from dpjoin.model.union import Part, Union
 from dpjoin.privacy.budget import Approximate
 from dpjoin.privacy.curator import Curator
 from dpjoin.workload import Workload
@@ -24,7 +23,7 @@ from dpjoin.workload import Workload
 class Outcome:
     """A model and the public facts of how it came about."""
 
-    model: Model | Union
+    model: Part | Union
     sensitivity: int
     noisy_total: int
     strategy: str

@@ -32,10 +32,10 @@ def common_attributes(schema: Schema) -> tuple[str, ...]:
     return tuple(a for a in schema.join_attributes if len(schema.tables_with(a)) == len(schema.tables))
 
 
-def check_common(schema: Schema) -> None:
+def check_common(schema: Schema, method: str = "uniformize") -> None:
     if len(schema.tables) < 2 or not common_attributes(schema):
         raise SpecError(
-            "method 'uniformize' must have an attribute that all tables share; "
+            f"method {method!r} must have an attribute that all tables share; "
             "use method 'multi_table', or 'hierarchical' for a hierarchical join"
         )
 
@@ -53,7 +53,7 @@ def uniformize_tight(curator: Curator, workload: Workload, shares: PartitionShar
     """The `tight` profile: levels by truncated Gaussian degrees, merged by predicted error. Spends the whole budget."""
     schema = curator.schema
     progress("degrees", 0, 1)
-    degrees = _noisy_degrees(curator, shares.degrees, shares.degrees_width)
+    degrees = noisy_degrees_by_table(curator, shares.degrees, shares.degrees_width)
     levels = levels_of(schema, degrees)
     progress("degrees", 1, 1)
 
@@ -63,7 +63,7 @@ def uniformize_tight(curator: Curator, workload: Workload, shares: PartitionShar
         shares.count.rho + (shares.bound.rho if shares.bound else 0),
         shares.bound.delta if shares.bound else Fraction(0),
     )
-    rules = {f"level {n}": _everywhere(schema, by_level, n) for n in range(len(levels))}
+    rules = {f"level {n}": everywhere(schema, by_level, n) for n in range(len(levels))}
     measured = []
     for n, part in enumerate(curator.restrict("levels", rules, [allowance] * len(levels))):
         progress("sizes", n, len(levels))
@@ -77,7 +77,7 @@ def uniformize_tight(curator: Curator, workload: Workload, shares: PartitionShar
     rho = curator.rho_left
     runs = best_runs(len(levels), lambda i, j: _predicted_error(workload, measured[i:j], rho))
     by_part = curator.labels("part", every, bucket_numbers(levels, runs))
-    rules = {f"part {n}": _everywhere(schema, by_part, n) for n in range(len(runs))}
+    rules = {f"part {n}": everywhere(schema, by_part, n) for n in range(len(runs))}
     parts = curator.restrict("parts", rules, [Concentrated(rho)] * len(runs))
     inside = [[measured[at] for at in run] for run in runs]
     with one_blas_thread():
@@ -106,19 +106,19 @@ def uniformize_paper(curator: Curator, workload: Workload, whole: Approximate, p
     half = Approximate(whole.epsilon / 2, whole.delta / 2)
     progress("degrees", 0, 1)
     width = paper_laplace_half_width(epsilon=half.epsilon, delta=half.delta, sensitivity=curator.rows_moved)
-    degrees = _noisy_degrees(curator, half, width)
+    degrees = noisy_degrees_by_table(curator, half, width)
     levels = levels_of(schema, degrees)
     progress("degrees", 1, 1)
     labels = curator.labels(
         "part", list(degrees.values()), bucket_numbers(levels, [range(n, n + 1) for n in range(len(levels))])
     )
-    rules = {f"part {n}": _everywhere(schema, labels, n) for n in range(len(levels))}
+    rules = {f"part {n}": everywhere(schema, labels, n) for n in range(len(levels))}
     words = [_words(n, len(level.values)) for n, level in enumerate(levels)]
     curators = curator.restrict("parts", rules, [half] * len(levels))
     return measure_paper_parts(curators, words, workload, half, progress)
 
 
-def _noisy_degrees(curator: Curator, cost: Approximate | Concentrated, width: int) -> dict[str, NoisyDegrees]:
+def noisy_degrees_by_table(curator: Curator, cost: Approximate | Concentrated, width: int) -> dict[str, NoisyDegrees]:
     """Each table's noisy degrees by the common attributes. A row is in one table, so it takes part in one question."""
     by = common_attributes(curator.schema)
     questions = [Question(name=f"degrees of {t.name}", rules={t.name: {}}, by=by) for t in curator.schema.tables]
@@ -126,7 +126,8 @@ def _noisy_degrees(curator: Curator, cost: Approximate | Concentrated, width: in
     return {t.name: answer for t, answer in zip(curator.schema.tables, answers, strict=True)}
 
 
-def _everywhere(schema: Schema, labels: Labels, bucket: int) -> dict[str, Mapping[Labels, int]]:
+def everywhere(schema: Schema, labels: Labels, bucket: int) -> dict[str, Mapping[Labels, int]]:
+    """One bucket of common attributes, in all tables."""
     return {t.name: {labels: bucket} for t in schema.tables}
 
 

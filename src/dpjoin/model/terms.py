@@ -80,10 +80,10 @@ class Domain:
                     dict(sizes),
                 )
             return cls(tuple(names), (), dict(sizes))
-        total = math.prod(sizes.values())
+        # Work grows with the two sides: as even as can be, and a key of many values by itself.
         cut = min(
             range(len(names) + 1),
-            key=lambda i: abs(math.prod(sizes[a] for a in names[:i]) - math.sqrt(total)),
+            key=lambda i: math.prod(sizes[a] for a in names[:i]) + math.prod(sizes[a] for a in names[i:]),
         )
         return cls(tuple(names[:cut]), tuple(names[cut:]), dict(sizes))
 
@@ -101,27 +101,41 @@ def support_of(domain: Domain, attributes: tuple[str, ...], allowed: BoolArray) 
     return np.broadcast_to(across, domain.shape).reshape(domain.rows, domain.columns)
 
 
-def _one_hot(domain: Domain, side: tuple[str, ...], part: tuple[str, ...]) -> FloatArray:
-    """For each cell of a side, which cell of `part` it lies in."""
+SPARSE_ENTRIES = 2**20
+"""Beyond this many entries one-hot designs are sparse: a key of many values would fill the memory with zeros."""
+
+
+def _one_hot(domain: Domain, side: tuple[str, ...], part: tuple[str, ...]) -> Any:
+    """For each cell of a side, which cell of `part` it lies in: a matrix of zeros and ones, sparse if it is large."""
     shape = tuple(domain.sizes[a] for a in side)
     cells = math.prod(shape)
     index = np.zeros(cells, dtype=np.int64)
     grid = np.unravel_index(np.arange(cells), shape) if side else ()
     for attribute in part:
         index = index * domain.sizes[attribute] + grid[side.index(attribute)]
-    design = np.zeros((cells, math.prod(domain.sizes[a] for a in part)))
+    width = math.prod(domain.sizes[a] for a in part)
+    if cells * width > SPARSE_ENTRIES:
+        from scipy.sparse import csr_array
+
+        return csr_array((np.ones(cells), index, np.arange(cells + 1)), shape=(cells, width))
+    design = np.zeros((cells, width))
     design[np.arange(cells), index] = 1.0
     return design
 
 
 def _side_by_side(
     domain: Domain, side: tuple[str, ...], parts: Sequence[tuple[str, ...]]
-) -> tuple[FloatArray, dict[tuple[str, ...], int]]:
+) -> tuple[Any, dict[tuple[str, ...], int]]:
     """The one-hot designs of several parts of one side, side by side, and where each one starts."""
     designs = [_one_hot(domain, side, part) for part in parts]
     starts = np.cumsum([0] + [d.shape[1] for d in designs])
+    at = dict(zip(parts, map(int, starts), strict=False))
+    if any(not isinstance(d, np.ndarray) for d in designs):
+        from scipy.sparse import csr_array, hstack
+
+        return hstack([csr_array(d) for d in designs], format="csr"), at
     empty = np.zeros((math.prod(domain.sizes[a] for a in side), 0))
-    return np.concatenate([empty, *designs], axis=1), dict(zip(parts, map(int, starts), strict=False))
+    return np.concatenate([empty, *designs], axis=1), at
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,10 +241,10 @@ class Terms:
 class _Designs:
     """One-hot designs of the cliques: those across both sides, and those within one."""
 
-    cross_left: FloatArray
-    cross_right: FloatArray
-    only_left: FloatArray
-    only_right: FloatArray
+    cross_left: Any
+    cross_right: Any
+    only_left: Any
+    only_right: Any
     places: NDArray[np.int64]
     """Where each clique cell lies in (blocks of cross_left x cross_right, only_left, only_right)."""
 

@@ -1,0 +1,66 @@
+"""Model tables one by one: a row is in one table, so each may spend everything, and moves one cell by one.
+
+At one value of the key the join is a cross product, so the join of the models is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dpjoin.algorithms.as_one import measure_join, measure_total
+from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.model.model import Model, clique_scopes
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.partition import LISTED
+from dpjoin.schema import Schema
+from dpjoin.workload import CELLS, Workload, kronecker
+
+
+def shared_attributes(schema: Schema, common: Sequence[str]) -> tuple[str, ...]:
+    """Join attributes beyond the common ones."""
+    return tuple(a for a in schema.join_attributes if a not in common)
+
+
+def kept_attributes(workload: Workload, table: str, common: Sequence[str]) -> tuple[str, ...]:
+    """What a table's model must tell apart: where it meets other tables, and what the workload asks of it."""
+    schema = workload.schema
+    wanted = {*shared_attributes(schema, common), *workload.attributes} - set(common)
+    return tuple(a for a in schema.table(table).attributes if a in wanted)
+
+
+def own_scopes(workload: Workload, table: str, common: Sequence[str]) -> list[tuple[str, ...]]:
+    """The marginals of a table that the workload's queries are made of, without the listed value."""
+    kept = kept_attributes(workload, table, common)
+    shared = set(shared_attributes(workload.schema, common))
+    scopes = dict.fromkeys(tuple(a for a in kept if a in shared or a in g.scope) for g in workload.groups)
+    return [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
+
+
+def measure_alone(
+    workload: Workload, tables: Mapping[str, Curator], common: Sequence[str], *, listed: bool, progress: Progress
+) -> tuple[Model, ...]:
+    """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each."""
+    models = []
+    for n, (table, curator) in enumerate(tables.items()):
+        head = (LISTED,) if listed else ()
+        scopes = [head + scope for scope in own_scopes(workload, table, common)]
+        schema = curator.schema
+        groups = tuple(kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in scopes if s)
+        own = Workload(schema, groups)
+        bound = curator.public_bound()
+        assert bound is not None, "a table alone has sensitivity one"
+        total = measure_total(curator, bound, round_down(curator.rho_left * COUNT_SHARE))
+
+        def say(stage: str, done: int, total: int, name: str = table) -> None:
+            progress(f"table {name}: {stage}", done, total)
+
+        model, _ = measure_join(curator, own, bound, total, say, seed=1000 + n)
+        models.append(model)
+    return tuple(models)
+
+
+def measured_scopes(workload: Workload) -> list[tuple[str, ...]]:
+    """The scopes that a workload's error is predicted over: those in no other."""
+    scopes = clique_scopes(workload.groups) + [g.scope for g in workload.groups]
+    return [s for s in dict.fromkeys(scopes) if not any(set(s) < set(t) for t in scopes)]

@@ -1,0 +1,54 @@
+"""Per table, then join: each table is modelled with the whole budget, keys included, and the models are joined.
+
+Good where few values are heavy; ruined where many are light, since the noise of every value of the domain adds up.
+"""
+
+from __future__ import annotations
+
+from dpjoin.algorithms.alone import kept_attributes, measure_alone
+from dpjoin.algorithms.as_one import domain_of
+from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.two_table import Outcome
+from dpjoin.errors import SpecError
+from dpjoin.model.joined import Joined
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.privacy.budget import Concentrated
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.partition import Alone
+from dpjoin.schema import Schema
+from dpjoin.workload import Workload
+
+MOST_CELLS = 2**22
+"""Of one table's model."""
+
+
+def check_per_table(schema: Schema) -> None:
+    if len(schema.tables) < 2 or len(schema.private_tables) < len(schema.tables):
+        raise SpecError("method 'per_table' must have two or more tables, all private; use auto")
+    for a in schema.join_attributes:
+        if schema.attribute(a).key:
+            raise SpecError(
+                f"method 'per_table' must know the domain of join attribute {a!r}; "
+                "declare its values or range, or use method 'hybrid'"
+            )
+
+
+def per_table_tight(curator: Curator, workload: Workload, progress: Progress) -> Outcome:
+    """The `tight` profile. A row pays in its own table only, so each table spends the whole budget."""
+    schema = curator.schema
+    parts = {}
+    for table in schema.tables:
+        kept = kept_attributes(workload, table.name, ())
+        cells = schema.cells(kept)
+        if cells > MOST_CELLS:
+            raise SpecError(
+                f"the model of table {table.name!r} would have {cells:,} cells ({', '.join(kept)}), which must be at "
+                f"most {MOST_CELLS:,}; use coarser domains, or method 'hybrid'"
+            )
+        parts[f"table {table.name}"] = Alone(table.name, kept)
+    costs = [Concentrated(curator.rho_left)] * len(parts)
+    alone = dict(zip((t.name for t in schema.tables), curator.restrict("tables", parts, costs), strict=True))
+    with one_blas_thread():
+        models = measure_alone(workload, alone, (), listed=False, progress=progress)
+    joined = Joined(domain_of(workload), models)
+    return Outcome(joined, 1, max(1, round(joined.total)), f"{len(models)} tables, each with the whole budget")
