@@ -190,6 +190,8 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
 _CUT = {
     "hierarchical": "parts by noisy degrees along the attribute tree, each part with its own bound",
     "path": "parts by noisy degrees of all three tables, each part with its own bound (experimental)",
+    "per_table": "each table is modelled with the whole budget, keys included, and the models are joined",
+    "hybrid": "heavy values of the common key table by table, light ones as one join",
     "truncate": "values of large noisy degree are left out, the rest is one part (experimental)",
 }
 
@@ -197,7 +199,19 @@ _CUT = {
 def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     """The budget of the methods that cut the join by degrees at several places."""
     gauge = 0.0
-    if method == "path":
+    if method == "per_table":
+        count = float(COUNT_SHARE)
+        return (
+            Stage("sizes", "discrete Gaussian", count, "of each table: a row is in one, so each has all of it"),
+            Stage("queries", "discrete Gaussian", 1 - count, "each table's marginals, with its join attributes"),
+        )
+    if method == "hybrid":
+        tables = spec.schema.tables
+        shares = partition_shares(spec.budget, gauge=len(tables) > 2, sensitivity=1 + churn(spec.schema))
+        gauge = float(shares.bound.rho / shares.accountant.rho) if shares.bound else 0.0
+        degrees = float(shares.degrees.rho / shares.accountant.rho)
+        width = f"a shift of {shares.degrees_width} on average; values above {2 * shares.degrees_width} may be heavy"
+    elif method == "path":
         path = path_shares(spec.budget, sensitivity=1 + churn(spec.schema))
         degrees = 1 - float(path.parts / path.accountant.rho)
         width = f"of the ends with a shift of {path.ends_width}, of the middle with {path.middle_width}"
@@ -213,10 +227,16 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
         width = f"one stage for each level of the tree, with a deviation of {math.sqrt(variance):.1f} or more"
     stages = [Stage("degrees", "truncated discrete Gaussian", degrees, width)]
     if gauge:
-        stages.append(Stage("sensitivity", "truncated discrete Gaussian", gauge, "of what is left"))
+        stages.append(
+            Stage("sensitivity", "truncated discrete Gaussian", gauge, "of what is neither heavy nor dropped")
+        )
     left = 1 - degrees - gauge
     count = left * float(COUNT_SHARE)
-    note = "divided by the number of parts that one row can be in" if method != "truncate" else ""
+    note = "divided by the number of parts that one row can be in"
+    if method == "truncate":
+        note = ""
+    elif method == "hybrid":
+        note = "of light values as one join, of heavy ones table by table; each has all of it"
     stages.append(Stage("sizes", "discrete Gaussian", count, "of each part, unbiased"))
     stages.append(Stage("queries", "discrete Gaussian", left - count, note))
     return tuple(stages)
