@@ -3,21 +3,34 @@
 At one value of the key the join is a cross product. A heavy value's rows can be modelled in each table alone, where a
 row moves one cell by one, however many join results it is in. Light values together are a join as one table, whose
 bound is now that of light values. A row is heavy or light and in one table, so every part spends all that is left.
+
+A value that is heavy in one table and hardly occurs in another has few join results, and their number is all noise in
+the second table. Such odd values may go together into a part of which only the size is measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dpjoin.algorithms.alone import kept_attributes, measure_alone, measured_scopes, own_scopes, shared_attributes
 from dpjoin.algorithms.as_one import domain_of, measure_join, measure_total
 from dpjoin.algorithms.levels import value_cap
-from dpjoin.algorithms.parts import SHRINKAGE, cells_of, shape_noise, size_noise
+from dpjoin.algorithms.parts import (
+    SHAPE_DISTANCE,
+    SHRINKAGE,
+    borrowed_shape,
+    cells_of,
+    part_facts,
+    shape_noise,
+    shrunk,
+    size_noise,
+)
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import PartitionShares
 from dpjoin.algorithms.two_table import Outcome
@@ -38,8 +51,13 @@ MOST_CELLS = 2**17
 """Of a table's model of the heavy values: beyond, fewer values are heavy."""
 CANDIDATES = 48
 """How many thresholds between heavy and light are compared."""
-UNLISTED = 0.25
-"""A value that a table does not list has 0 to 2s rows there; where a number is needed it is this share of s."""
+HEAVY, ODD = 1, 2
+"""Buckets of the labels; light values have 0."""
+ODD_RATIO = 4
+"""A value that one table does not list is odd if another has this many times the rows that listing takes."""
+UNLISTED = 0.05
+"""A value that a table does not list has 0 to 2s rows there; where a number is needed it is this share of s, since
+most keys of skewed tables have few rows."""
 
 
 def check_hybrid(schema: Schema) -> None:
@@ -56,12 +74,14 @@ def check_hybrid(schema: Schema) -> None:
 
 @dataclass(frozen=True)
 class Cut:
-    """Which listed values are heavy, and the error that this promises, in join results."""
+    """Which listed values are heavy and which odd, and the error that this promises, in join results."""
 
     heavy: tuple[Value, ...]
     error: float
     light_error: float
     heavy_error: float
+    odd: tuple[Value, ...] = ()
+    odd_error: float = 0.0
 
 
 def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, progress: Progress) -> Outcome:
@@ -72,16 +92,24 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
     progress("degrees", 1, 1)
     rho = curator.rho_left
     cut = best_cut(workload, degrees, half_width=shares.degrees_width, rho=rho)
-    labels = curator.labels("heavy", list(degrees.values()), dict.fromkeys(cut.heavy, 1))
+    buckets = dict.fromkeys(cut.heavy, HEAVY) | dict.fromkeys(cut.odd, ODD)
+    labels = curator.labels("heavy", list(degrees.values()), buckets)
     parts: dict[str, Mapping[str, Rules] | Alone] = {"light values": everywhere(schema, labels, 0)}
     costs = [Concentrated(rho, shares.bound.delta if shares.bound else Fraction(0))]
+    if cut.odd:
+        parts["odd values"] = everywhere(schema, labels, ODD)
+        costs.append(Concentrated(rho))
     if cut.heavy:
         for table in schema.tables:
             kept = kept_attributes(workload, table.name, common)
-            parts[f"heavy values of {table.name}"] = Alone(table.name, kept, labels)
+            parts[f"heavy values of {table.name}"] = Alone(table.name, kept, labels, HEAVY)
             costs.append(Concentrated(rho))
-    light, *alone = curator.restrict("parts", parts, costs)
-    models: dict[str, Part] = {}
+    light, *others = curator.restrict("parts", parts, costs)
+    facts: list[dict[str, Any]] = []
+
+    def told(values: str, bound: int, size: float, error: float, strategy: str) -> None:
+        facts.append(part_facts(len(facts), values, bound, round(size), strategy, predicted_error=error))
+
     with one_blas_thread():
         if shares.bound is None:
             bound = light.part_bound()
@@ -89,35 +117,28 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
             bound = light.sensitivity_bound(shares.bound, half_width=shares.bound_width)
         total = measure_total(light, bound, shares.count.rho)
         support = cells_of(workload, everywhere(schema, labels, 0))
-        models["light values"], strategy = measure_join(light, workload, bound, total, progress, support=support)
+        shape, strategy = measure_join(light, workload, bound, total, progress, support=support)
+        models: dict[str, Part] = {"light values": shape}
+        told("all that are neither heavy nor odd", bound.value, shape.total, cut.light_error, strategy)
+        if cut.odd:
+            odd, *others = others
+            odd_bound = odd.part_bound()
+            size = shrunk(measure_total(odd, odd_bound, odd.rho_left))
+            support = cells_of(workload, everywhere(schema, labels, ODD))
+            models["odd values"] = borrowed_shape(workload, shape.table, size, support)
+            strategy = "their size alone; the shape is that of light values"
+            told(f"{len(cut.odd)} odd", odd_bound.value, size.noisy, cut.odd_error, strategy)
         if cut.heavy:
-            named = dict(zip((t.name for t in schema.tables), alone, strict=True))
+            named = dict(zip((t.name for t in schema.tables), others, strict=True))
             tables = measure_alone(workload, named, common, listed=True, progress=progress)
-            models["heavy values"] = _joined(workload, tables, common, cut.heavy)
-    facts = [
-        {
-            "part": 0,
-            "values": "all that are not heavy",
-            "sensitivity_bound": bound.value,
-            "size": round(models["light values"].total),
-            "predicted_error": float(f"{cut.light_error:.3g}"),
-            "strategy": strategy,
-        }
-    ]
-    if cut.heavy:
-        facts.append(
-            {
-                "part": 1,
-                "values": f"{len(cut.heavy)} heavy",
-                "sensitivity_bound": 1,
-                "size": round(models["heavy values"].total),
-                "predicted_error": float(f"{cut.heavy_error:.3g}"),
-                "strategy": "each table alone, joined afterwards",
-            }
-        )
+            models["heavy values"] = joined = _joined(workload, tables, common, cut.heavy)
+            strategy = "each table alone, joined afterwards"
+            told(f"{len(cut.heavy)} heavy", 1, joined.total, cut.heavy_error, strategy)
     union = Union(tuple(models.values()), tuple(models))
-    words = f"{len(cut.heavy)} heavy values table by table, the rest as one join" if cut.heavy else strategy
-    return Outcome(union, bound.value, max(1, round(union.total)), words, tuple(facts))
+    words = [f"{len(cut.heavy)} heavy values table by table"] if cut.heavy else []
+    words += [f"{len(cut.odd)} odd ones by size"] if cut.odd else []
+    strategy = ", ".join([*words, "the rest as one join"]) if words else facts[0]["strategy"]
+    return Outcome(union, bound.value, max(1, round(union.total)), strategy, tuple(facts))
 
 
 def _joined(workload: Workload, tables: tuple[Model, ...], common: Sequence[str], heavy: Sequence[Value]) -> Joined:
@@ -132,34 +153,80 @@ def _joined(workload: Workload, tables: tuple[Model, ...], common: Sequence[str]
 
 
 def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_width: int, rho: Fraction) -> Cut:
-    """The threshold on a value's cap above which it is heavy, by predicted error: a function of noisy degrees."""
-    schema, common = workload.schema, common_attributes(workload.schema)
+    """Which listed values are heavy or odd, by predicted error: a function of noisy degrees alone.
+
+    Values whose cap exceeds a threshold leave the light ones. They are all heavy, or those that not every table lists
+    are odd, whichever promises less.
+    """
+    schema = workload.schema
     listed = sorted({v for d in degrees.values() for v in d.listed}, key=repr)
     caps = {v: value_cap(schema, degrees, v) for v in listed}
     order = sorted(listed, key=lambda v: -caps[v])
+    even = [v for v in order if _is_even(degrees, v)]
     lowest = value_cap(schema, degrees, None)
-    cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
-    most = min(len(order), MOST_CELLS // max(1, cells))
-    # Each table's rows at each value, less the mean noise; a constant where the table does not list it.
-    usual = max(1.0, UNLISTED * half_width)
-    sizes = {
-        t: np.array([d.listed[v] - half_width if v in d.listed else usual for v in order], dtype=np.float64)
-        for t, d in degrees.items()
-    }
-    heavy_errors = _heavy_errors(workload, sizes, rho)
-    counts = sorted({0, most, *(int(c) for c in np.geomspace(1, max(1, most), CANDIDATES)), *range(min(most, 8))})
     best: Cut | None = None
-    for count in counts:
-        if count > most:
-            continue
-        bound = max([lowest, *(caps[v] for v in order[count : count + 1])])
-        light = shape_noise(workload, bound=bound, size=1.0, rho=rho) + size_noise(bound, rho)
-        heavy = float(heavy_errors[count - 1]) if count else 0.0
-        error = math.hypot(light, heavy)
-        if best is None or error < best.error:
-            best = Cut(tuple(order[:count]), error, light, heavy)
+    for some in [order, even] if len(even) < len(order) else [order]:
+        inside = set(some)
+        found = _cut_of(workload, degrees, some, half_width, rho)
+        odd_masses = np.cumsum([0.0 if v in inside else found.mass(v) for v in order])
+        heavy_before = np.cumsum([v in inside for v in order])
+        for count in _candidates(len(order)):
+            heavy = int(heavy_before[count - 1]) if count else 0
+            if heavy > found.most:
+                continue
+            bound = max([lowest, *(caps[v] for v in order[count : count + 1])])
+            light = shape_noise(workload, bound=bound, size=1.0, rho=rho) + size_noise(bound, rho)
+            odd = tuple(v for v in order[:count] if v not in inside)
+            odd_error = size_noise(caps[odd[0]], rho) + SHAPE_DISTANCE * float(odd_masses[count - 1]) if odd else 0.0
+            heavy_error = float(found.errors[heavy - 1]) if heavy else 0.0
+            error = math.hypot(light, heavy_error, odd_error)
+            if best is None or error < best.error:
+                best = Cut(tuple(some[:heavy]), error, light, heavy_error, odd, odd_error)
     assert best is not None
     return best
+
+
+def _is_even(degrees: Mapping[str, NoisyDegrees], value: Value) -> bool:
+    """Whether all tables may have about equally many rows: all list the value, or none has far more than it takes."""
+    if all(value in d.listed for d in degrees.values()):
+        return True
+    return all(d.most(value) <= ODD_RATIO * d.threshold for d in degrees.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Heavy:
+    """What is expected if the first values, one by one, become heavy."""
+
+    errors: FloatArray
+    most: int
+    mass: Callable[[Value], float]
+    """About how many join results a value has."""
+
+
+def _cut_of(
+    workload: Workload,
+    degrees: Mapping[str, NoisyDegrees],
+    values: Sequence[Value],
+    half_width: int,
+    rho: Fraction,
+) -> _Heavy:
+    schema, common = workload.schema, common_attributes(workload.schema)
+    cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
+
+    # A table's rows at a value, less the mean noise; a constant where the table does not list it.
+    def rows(d: NoisyDegrees, v: Value) -> float:
+        return float(d.listed[v] - half_width) if v in d.listed else max(1.0, UNLISTED * half_width)
+
+    sizes = {t: np.array([rows(d, v) for v in values], dtype=np.float64) for t, d in degrees.items()}
+    errors = _heavy_errors(workload, sizes, rho)
+    most = min(len(values), MOST_CELLS // max(1, cells))
+    return _Heavy(errors, most, lambda v: math.prod(rows(d, v) for d in degrees.values()))
+
+
+def _candidates(most: int) -> list[int]:
+    """How many values may leave the light ones: few, and then ever more."""
+    wide = (int(c) for c in np.geomspace(1, max(1, most), CANDIDATES))
+    return sorted(c for c in {0, most, *wide, *range(8)} if c <= most)
 
 
 def _heavy_errors(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:

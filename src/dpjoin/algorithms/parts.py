@@ -19,7 +19,7 @@ from dpjoin.algorithms.progress import Progress, nested
 from dpjoin.algorithms.rounds import prospect
 from dpjoin.algorithms.two_table import Outcome, two_table_paper
 from dpjoin.model.model import Model, clique_scopes
-from dpjoin.model.terms import BoolArray, support_of
+from dpjoin.model.terms import BoolArray, FloatArray, support_of
 from dpjoin.model.union import Union
 from dpjoin.privacy.budget import Approximate
 from dpjoin.privacy.curator import Bound, Curator
@@ -95,29 +95,33 @@ def measure_parts(workload: Workload, parts: Sequence[MeasuredPart], progress: P
             )
             models[f"part {n}"], size = model, model.total
         else:
-            sizes[n] = _shrunk(part.total.combined(measure_total(part.curator, part.bound, part.curator.rho_left)))
+            sizes[n] = shrunk(part.total.combined(measure_total(part.curator, part.bound, part.curator.rho_left)))
             strategy, size = "its size alone; the shape is that of the other parts", sizes[n].noisy
-        facts.append(_facts(n, part.words, part.bound.value, round(size), strategy, predicted_error=looks[n].error))
+        facts.append(part_facts(n, part.words, part.bound.value, round(size), strategy, predicted_error=looks[n].error))
     shape = np.sum([m.table for m in models.values()], axis=0)
     for name, which in _by_cells(parts, list(sizes)).items():
-        mass = max(1.0, sum(sizes[n].noisy for n in which))
         deviation = math.sqrt(sum(sizes[n].deviation ** 2 for n in which))
-        support = parts[which[0]].support
-        # A little everywhere, lest a part that lies where the others have nothing gets no shape at all.
-        borrowed = shape if support is None else np.where(support, shape + shape.mean() / 100, 0.0)
-        # Neither the size is known well, nor where in the domain it lies.
-        unsure = math.hypot(deviation, 2 * SHAPE_DISTANCE * max(mass, deviation))
-        known = tuple(frozenset(g.scope) for g in workload.groups)
-        plain = borrowed * (mass / borrowed.sum())
-        models[name] = Model(domain_of(workload), mass, plain=plain, unsure=unsure, known=known)
+        total = NoisyTotal(sum(sizes[n].noisy for n in which), deviation)
+        models[name] = borrowed_shape(workload, shape, total, parts[which[0]].support)
     return _outcome(models, facts)
+
+
+def borrowed_shape(workload: Workload, shape: FloatArray, total: NoisyTotal, support: BoolArray | None) -> Model:
+    """A model of which only the size is known: the shape is that of another table of cells, within the support."""
+    mass = max(1.0, total.noisy)
+    # A little everywhere, lest a part that lies where the others have nothing gets no shape at all.
+    borrowed = shape if support is None else np.where(support, shape + shape.mean() / 100, 0.0)
+    # Neither the size is known well, nor where in the domain it lies.
+    unsure = math.hypot(total.deviation, 2 * SHAPE_DISTANCE * max(mass, total.deviation))
+    known = tuple(frozenset(g.scope) for g in workload.groups)
+    return Model(domain_of(workload), mass, plain=borrowed * (mass / borrowed.sum()), unsure=unsure, known=known)
 
 
 def _clear(total: NoisyTotal) -> bool:
     return total.noisy > 2 * total.deviation
 
 
-def _shrunk(total: NoisyTotal) -> NoisyTotal:
+def shrunk(total: NoisyTotal) -> NoisyTotal:
     """Pulled towards nothing by as much as it may be noise (James and Stein): many empty parts must not add up."""
     if total.noisy <= 0:
         return NoisyTotal(0.0, total.deviation)
@@ -141,11 +145,12 @@ def measure_paper_parts(
         outcome = two_table_paper(curator, workload, each, nested(progress, n, len(curators)))
         assert isinstance(outcome.model, Model)
         models.append(outcome.model)
-        facts.append(_facts(n, told, outcome.sensitivity, outcome.noisy_total, outcome.strategy))
+        facts.append(part_facts(n, told, outcome.sensitivity, outcome.noisy_total, outcome.strategy))
     return _outcome({f"part {n}": model for n, model in enumerate(models)}, facts)
 
 
-def _facts(n: int, words: str, bound: int, size: int, strategy: str, **numbers: float) -> dict[str, Any]:
+def part_facts(n: int, words: str, bound: int, size: int, strategy: str, **numbers: float) -> dict[str, Any]:
+    """The public facts of a part, for the manifest."""
     rounded = {name: float(f"{value:.3g}") for name, value in numbers.items()}
     return {"part": n, "values": words, "sensitivity_bound": bound, "size": size, **rounded, "strategy": strategy}
 
