@@ -97,6 +97,9 @@ class Replayer(Curator):
         for value, noisy in listed.items():
             if value not in here or not here[value] <= noisy <= here[value] + threshold:
                 raise ReplayError(f"support: {event.purpose!r} lists a value that the neighbour cannot list")
+        # Noise is never negative, so a degree above the threshold is always listed.
+        if any(count > threshold and value not in listed for value, count in here.items()):
+            raise ReplayError(f"support: {event.purpose!r} leaves out a value that the neighbour must list")
         return listed
 
     def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:

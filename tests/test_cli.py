@@ -66,7 +66,7 @@ def test_plan_needs_no_files(capsys, tmp_path):
     spec.write_text(SPEC)
     code, out, err = run(capsys, "plan", spec)
     assert code == 0
-    for words in ("visits ⋈ offers on day", "two_table", "72 cells", "sensitivity", "city x kind", "largest degree"):
+    for words in ("visits ⋈ offers on day", "auto", "72 cells", "sensitivity", "city x kind", "largest degree"):
         assert words in out
     assert max(map(len, out.splitlines())) <= 100
     assert "dpjoin release" in err
@@ -113,7 +113,7 @@ def test_a_release_that_fails_is_recorded_and_tells_nothing(capsys, tmp_path, mo
     def broken(*_: object) -> None:
         raise ValueError("Secretville")
 
-    monkeypatch.setattr(methods, "two_table_tight", broken)
+    monkeypatch.setattr(methods, "auto_tight", broken)
     code, out, err = run(capsys, "release", spec, "-o", tmp_path / "out")
     assert code == 1
     assert "internal error (ValueError)" in err

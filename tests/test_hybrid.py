@@ -45,7 +45,8 @@ from test_uniformize import GENEROUS, Rows, changed, published, skewed_rows
 from test_uniformize import SHAPES as COMMON
 
 SHARP = Budget(epsilon=50.0, delta=1e-6)
-"""Noise of less than one row, so that answers are close to exact ones."""
+"""Noise of less than one row: answers are close to exact ones, values of four rows are listed, and noise that a
+neighbour cannot have (what delta is for) does not come up in a million runs, bounds enforced or not."""
 KEY = dj.Attribute(name="A", key=True)
 DECLARED = dj.Attribute(name="A", range=(0, 3))
 ANY = {**COMMON, "path": {"r": "AB", "s": "BC", "t": "CD"}, "triangle": {"r": "AB", "s": "BC", "t": "CA"}}
@@ -60,7 +61,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def schema_of(shape: str, key: dj.Attribute, *, bounded: bool = False) -> dj.Schema:
-    """Private tables, attributes of three values each but for A; `bounded`: enforced, for each value of the first's last."""
+    """Private tables, three values for each attribute but A; `bounded`: few of r's rows for each value of its last."""
     tables = [dj.Table(name=t, attributes=tuple(x)) for t, x in ANY[shape].items()]
     if bounded:
         first = tables[0]
@@ -102,9 +103,9 @@ def chosen_cut(turn: int) -> Callable[..., Cut]:
 
 @contextmanager
 def few_members() -> Iterator[pytest.MonkeyPatch]:
-    """Three refits for error bars instead of a dozen: they take most of the time, and see noisy answers only."""
+    """Two refits for error bars instead of a dozen: they take most of the time, and see noisy answers only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(as_one, "plausible", partial(plausible, members=3))
+        patch.setattr(as_one, "plausible", partial(plausible, members=2))
         yield patch
 
 
@@ -125,17 +126,15 @@ def hybrid_on(
         return hybrid_tight(curator, workload or Workload.marginals(schema, 1), shares, silent), curator
 
 
-def per_table_on(
-    engine: Engine, kind: type[Curator], tape: Tape, *, workload: Workload | None = None
-) -> tuple[Outcome, Curator]:
-    curator = attach(kind(engine, ConcentratedAccountant(GENEROUS)), tape)
+def per_table_on(engine: Engine, kind: type[Curator], tape: Tape) -> tuple[Outcome, Curator]:
+    curator = attach(kind(engine, ConcentratedAccountant(SHARP)), tape)
     with few_members():
-        return per_table_tight(curator, workload or Workload.marginals(engine.schema, 1), silent), curator
+        return per_table_tight(curator, Workload.marginals(engine.schema, 1), silent), curator
 
 
 def run_on(method: str, engine: Engine, kind: type[Curator], tape: Tape, turn: int = 0) -> tuple[Outcome, Curator]:
     if method == "hybrid":
-        return hybrid_on(engine, kind, tape, cut=chosen_cut(turn))
+        return hybrid_on(engine, kind, tape, cut=chosen_cut(turn), budget=SHARP)
     return per_table_on(engine, kind, tape)
 
 
@@ -166,7 +165,7 @@ def audit(method: str, schema: dj.Schema, rows: Rows, other: Rows, turn: int) ->
     found = replay_violations(run, rows, other)
     first = curators[0]
     if not found:
-        found = overpaid(curators[1]) + ledger_violations(first.ledger, GENEROUS)
+        found = overpaid(curators[1]) + ledger_violations(first.ledger, SHARP)
         whole = (first._accountant.rho, first._accountant.truncation_delta)
         found += [] if (first.ledger.rho, first.ledger.delta) == whole else ["total: not the budget"]
         found += [] if first.rho_left == 0 else ["total: something is left"]
@@ -592,14 +591,14 @@ def test_joins_that_cannot_be_served_are_refused() -> None:
             # A joins nothing there: as a key it plays no part.
             assert chosen_method(schema_of(shape, KEY), "per_table").name == "per_table"
         else:
-            assert "domain of join attribute 'A'" in refused(schema_of(shape, KEY), "per_table")
+            assert "every value of join attribute 'A'" in refused(schema_of(shape, KEY), "per_table")
     for shape in ("path", "triangle"):
         assert "all tables share" in refused(schema_of(shape, DECLARED), "hybrid")
     nested = schema_of("nested", KEY)
     keys = dj.Schema(
         nested.tables, tuple(dj.Attribute(name="B", key=True) if a.name == "B" else a for a in nested.attributes)
     )
-    assert "domain of 'B'" in refused(keys, "hybrid")
+    assert "join attribute 'B'" in refused(keys, "hybrid")
 
 
 def test_a_table_with_too_many_cells_is_refused() -> None:
@@ -623,7 +622,6 @@ COARSE = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="accepted, and values that share a code are joined: the size is far too large")
 @pytest.mark.parametrize("coarse", COARSE)
 @pytest.mark.parametrize("method", ["hybrid", "per_table"])
 def test_a_code_of_several_values_is_no_place_to_join(method: str, coarse: str) -> None:

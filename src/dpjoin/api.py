@@ -58,7 +58,11 @@ def release(
     }
     if outcome.parts:
         facts["parts"] = list(outcome.parts)
-    return Release(schema, workload, budget, chosen.name, profile, outcome.model, curator.ledger, facts)
+    if outcome.predicted:
+        facts["predicted_error"] = dict(outcome.predicted)
+    return Release(
+        schema, workload, budget, outcome.method or chosen.name, profile, outcome.model, curator.ledger, facts
+    )
 
 
 def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:

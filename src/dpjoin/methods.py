@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.hierarchical import (
     check_hierarchical,
     hierarchical_paper,
@@ -52,11 +53,24 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight") -> Method:
     """The method that a spec's choice stands for on this join; SpecError if it cannot serve it."""
     if name == "auto":
         name = {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
+        if profile == "tight" and _may_be_hybrid(schema):
+            name = "auto"
     method = _METHODS[name]
     method.check(schema)
     if profile == "paper" and method.paper is None:
         raise SpecError(f"method {name!r} must have the profile tight; the paper has no such method")
     return method
+
+
+def _may_be_hybrid(schema: Schema) -> bool:
+    """Whether there is anything to choose: a noisy bound is needed, and the hybrid could serve."""
+    if len(schema.tables) < 2 or bound_is_public(schema):
+        return False
+    try:
+        check_hybrid(schema)
+    except SpecError:
+        return False
+    return True
 
 
 # Joins as one table ----------------------------------------------------------------------------------------------
@@ -72,6 +86,13 @@ def _as_one_tight(engine: Engine, workload: Workload, budget: Budget, progress: 
 def _as_one_paper(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
     curator = Curator(engine, PaperAccountant(budget))
     return two_table_paper(curator, workload, budget.exact, progress), curator
+
+
+def _auto_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
+    rows = churn(engine.schema)
+    shares = auto_shares(budget, tables=len(engine.schema.tables), moves_bound=max(1, rows), moves_degrees=1 + rows)
+    curator = Curator(engine, shares.accountant)
+    return auto_tight(curator, workload, shares, progress), curator
 
 
 def _check_two(schema: Schema) -> None:
@@ -150,6 +171,7 @@ _METHODS = {
     m.name: m
     for m in (
         Method("single_table", lambda _: None, _as_one_tight, _as_one_paper),
+        Method("auto", check_hybrid, _auto_tight),
         Method("two_table", _check_two, _as_one_tight, _as_one_paper),
         Method("multi_table", _check_several, _as_one_tight, _as_one_paper),
         Method("uniformize", check_common, _uniformize_tight, _uniformize_paper),

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dpjoin.algorithms.auto import AutoShares, auto_shares
 from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.marginals import PILOT_SHARE, SINGLES_SHARE
 from dpjoin.algorithms.path import path_shares
@@ -23,6 +24,7 @@ from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
 from dpjoin.methods import chosen_method
 from dpjoin.model.model import clique_scopes
+from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
 from dpjoin.privacy.truncated import paper_laplace_half_width
@@ -158,6 +160,13 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     if spec.profile == "tight" and method == "uniformize":
         parts = partition_shares(spec.budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
         stages, buckets = _partition_stages(parts), _buckets(spec, parts, max(degrees))
+    elif method == "auto":
+        rows = churn(schema)
+        either = auto_shares(spec.budget, tables=len(schema.tables), moves_bound=max(1, rows), moves_degrees=1 + rows)
+        spent = Concentrated(either.probe.rho + either.bound.rho)
+        shares = TightShares(either.accountant, spent, either.bound_width)
+        stages = _auto_stages(either)
+        expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
     elif spec.profile == "tight" and method in _CUT:
         stages = _cut_stages(spec, method)
     elif spec.profile == "tight":
@@ -242,7 +251,22 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
+def _auto_stages(shares: AutoShares) -> tuple[Stage, ...]:
+    whole = shares.accountant.rho
+    note = f"with a shift of {shares.probe_width} on average: is any key hot?"
+    either = f"if not, the bound again with a shift of {shares.bound_width}; if so, each value's degrees"
+    left = whole - shares.probe.rho - shares.bound.rho - shares.count.rho
+    return (
+        Stage("probe", "truncated discrete Gaussian", float(shares.probe.rho / whole), note),
+        Stage("bound or degrees", "truncated discrete Gaussian", float(shares.bound.rho / whole), either),
+        Stage("sizes", "discrete Gaussian", float(shares.count.rho / whole), "unbiased"),
+        Stage("queries", "discrete Gaussian", float(left / whole), "of the join as one, or of light and heavy values"),
+    )
+
+
 def _why(schema: Schema, method: str) -> str:
+    if method == "auto":
+        return "a small probe of the sensitivity chooses: the join as one table, or heavy values table by table"
     if method in _CUT:
         return _CUT[method]
     if method == "uniformize":

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dpjoin.algorithms.as_one import measure_join, measure_total
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.errors import SpecError
 from dpjoin.model.model import Model, clique_scopes
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import LISTED
@@ -20,6 +21,17 @@ from dpjoin.workload import CELLS, Workload, kronecker
 def shared_attributes(schema: Schema, common: Sequence[str]) -> tuple[str, ...]:
     """Join attributes beyond the common ones."""
     return tuple(a for a in schema.join_attributes if a not in common)
+
+
+def check_joinable(schema: Schema, names: Sequence[str], method: str) -> None:
+    """Refuse join attributes whose codes do not stand for one value each: models would join different values."""
+    for name in names:
+        a = schema.attribute(name)
+        if a.key or a.bins is not None or a.other:
+            raise SpecError(
+                f"method {method!r} must know every value of join attribute {name!r}, not bins or others; "
+                "declare its values or range, or use method 'uniformize' or 'multi_table'"
+            )
 
 
 def kept_attributes(workload: Workload, table: str, common: Sequence[str]) -> tuple[str, ...]:

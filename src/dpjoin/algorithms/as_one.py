@@ -40,7 +40,8 @@ class NoisyTotal:
 
 def measure_total(curator: Curator, bound: Bound, rho: Fraction) -> NoisyTotal:
     """The join size, by the discrete Gaussian."""
-    return NoisyTotal(float(curator.join_size(bound, Concentrated(rho))), bound.value / math.sqrt(2 * float(rho)))
+    noisy = curator.join_size(bound, Concentrated(rho))
+    return NoisyTotal(float(noisy), math.sqrt(float(curator.ledger.events[-1].parameters["variance"])))
 
 
 def varying_products(workload: Workload) -> tuple[Products, ...]:

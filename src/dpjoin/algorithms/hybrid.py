@@ -18,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.algorithms.alone import kept_attributes, measure_alone, measured_scopes, own_scopes, shared_attributes
+from dpjoin.algorithms.alone import (
+    check_joinable,
+    kept_attributes,
+    measure_alone,
+    measured_scopes,
+    own_scopes,
+    shared_attributes,
+)
 from dpjoin.algorithms.as_one import domain_of, measure_join, measure_total
 from dpjoin.algorithms.levels import value_cap
 from dpjoin.algorithms.parts import (
@@ -64,12 +71,7 @@ def check_hybrid(schema: Schema) -> None:
     check_common(schema, "hybrid")
     if len(schema.private_tables) < len(schema.tables):
         raise SpecError("method 'hybrid' must have private tables only; use method 'uniformize'")
-    for a in shared_attributes(schema, common_attributes(schema)):
-        if schema.attribute(a).key:
-            raise SpecError(
-                f"method 'hybrid' must know the domain of {a!r}, which some tables share beyond the common key; "
-                "declare its values or range, or use method 'uniformize'"
-            )
+    check_joinable(schema, shared_attributes(schema, common_attributes(schema)), "hybrid")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Good where few values are heavy; ruined where many are light, since the noise of
 
 from __future__ import annotations
 
-from dpjoin.algorithms.alone import kept_attributes, measure_alone
+from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
 from dpjoin.algorithms.as_one import domain_of
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.two_table import Outcome
@@ -25,12 +25,7 @@ MOST_CELLS = 2**22
 def check_per_table(schema: Schema) -> None:
     if len(schema.tables) < 2 or len(schema.private_tables) < len(schema.tables):
         raise SpecError("method 'per_table' must have two or more tables, all private; use auto")
-    for a in schema.join_attributes:
-        if schema.attribute(a).key:
-            raise SpecError(
-                f"method 'per_table' must know the domain of join attribute {a!r}; "
-                "declare its values or range, or use method 'hybrid'"
-            )
+    check_joinable(schema, schema.join_attributes, "per_table")
 
 
 def per_table_tight(curator: Curator, workload: Workload, progress: Progress) -> Outcome:
@@ -39,6 +34,11 @@ def per_table_tight(curator: Curator, workload: Workload, progress: Progress) ->
     parts = {}
     for table in schema.tables:
         kept = kept_attributes(workload, table.name, ())
+        if not kept:
+            raise SpecError(
+                f"method 'per_table' must have something to model in table {table.name!r}, which shares nothing and is "
+                "not asked about; use method 'multi_table'"
+            )
         cells = schema.cells(kept)
         if cells > MOST_CELLS:
             raise SpecError(

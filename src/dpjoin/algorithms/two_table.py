@@ -5,6 +5,7 @@ Also serves a single table and a private table beside public ones, where the bou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,10 @@ class Outcome:
     strategy: str
     parts: tuple[dict[str, Any], ...] = field(default=())
     """Public facts of each sub-instance, if there are any."""
+    method: str | None = None
+    """The method that `auto` chose."""
+    predicted: Mapping[str, float] = field(default_factory=dict)
+    """What `auto` expected of each way, in join results."""
 
 
 def two_table_paper(curator: Curator, workload: Workload, whole: Approximate, progress: Progress) -> Outcome:
