@@ -201,7 +201,7 @@ def many_audits(shape: str, profile: str, count: int) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_replay_on_neighbours(shape: str, profile: str) -> None:
     """Same questions, declared moves hold, nobody pays more than the ledger says, which is the whole budget."""
-    many_audits(shape, profile, 15 if shape == "deep" else 30)
+    many_audits(shape, profile, 4 if shape in {"deep", "figure4"} else 12)
 
 
 @pytest.mark.full
