@@ -11,7 +11,7 @@ the second table. Such odd values may go together into a part of which only the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -27,15 +27,15 @@ from dpjoin.algorithms.alone import (
     shared_attributes,
 )
 from dpjoin.algorithms.as_one import domain_of, measure_join, measure_total
-from dpjoin.algorithms.levels import value_cap
+from dpjoin.algorithms.levels import expected_results, expected_rows, value_cap
 from dpjoin.algorithms.parts import (
     SHAPE_DISTANCE,
     SHRINKAGE,
     borrowed_shape,
     cells_of,
     part_facts,
+    settled,
     shape_noise,
-    shrunk,
     size_noise,
 )
 from dpjoin.algorithms.progress import Progress
@@ -62,9 +62,6 @@ HEAVY, ODD = 1, 2
 """Buckets of the labels; light values have 0."""
 ODD_RATIO = 4
 """A value that one table does not list is odd if another has this many times the rows that listing takes."""
-UNLISTED = 0.05
-"""A value that a table does not list has 0 to 2s rows there; where a number is needed it is this share of s, since
-most keys of skewed tables have few rows."""
 
 
 def check_hybrid(schema: Schema) -> None:
@@ -125,7 +122,8 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
         if cut.odd:
             odd, *others = others
             odd_bound = odd.part_bound()
-            size = shrunk(measure_total(odd, odd_bound, odd.rho_left))
+            expected = sum(expected_results(degrees, v, shares.degrees_width) for v in cut.odd)
+            size = settled(measure_total(odd, odd_bound, odd.rho_left), expected)
             support = cells_of(workload, everywhere(schema, labels, ODD))
             models["odd values"] = borrowed_shape(workload, shape.table, size, support)
             strategy = "their size alone; the shape is that of light values"
@@ -170,7 +168,7 @@ def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_wi
     for some in [order, even] if len(even) < len(order) else [order]:
         inside = set(some)
         found = _cut_of(workload, degrees, some, half_width, rho)
-        odd_masses = np.cumsum([0.0 if v in inside else found.mass(v) for v in order])
+        odd_masses = np.cumsum([0.0 if v in inside else expected_results(degrees, v, half_width) for v in order])
         heavy_before = np.cumsum([v in inside for v in order])
         for count in _candidates(len(order)):
             heavy = int(heavy_before[count - 1]) if count else 0
@@ -201,8 +199,6 @@ class _Heavy:
 
     errors: FloatArray
     most: int
-    mass: Callable[[Value], float]
-    """About how many join results a value has."""
 
 
 def _cut_of(
@@ -215,14 +211,12 @@ def _cut_of(
     schema, common = workload.schema, common_attributes(workload.schema)
     cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
 
-    # A table's rows at a value, less the mean noise; a constant where the table does not list it.
-    def rows(d: NoisyDegrees, v: Value) -> float:
-        return float(d.listed[v] - half_width) if v in d.listed else max(1.0, UNLISTED * half_width)
-
-    sizes = {t: np.array([rows(d, v) for v in values], dtype=np.float64) for t, d in degrees.items()}
+    sizes = {
+        t: np.array([expected_rows(d, v, half_width) for v in values], dtype=np.float64) for t, d in degrees.items()
+    }
     errors = _heavy_errors(workload, sizes, rho)
     most = min(len(values), MOST_CELLS // max(1, cells))
-    return _Heavy(errors, most, lambda v: math.prod(rows(d, v) for d in degrees.values()))
+    return _Heavy(errors, most)
 
 
 def _candidates(most: int) -> list[int]:

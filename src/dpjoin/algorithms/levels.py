@@ -15,6 +15,10 @@ from dpjoin.schema import Schema
 MOST_LEVELS = 24
 """Degrees double from level to level, so this reaches 2^24 times the largest noise."""
 
+UNLISTED = 0.05
+"""A value that a table does not list has 0 to 2s rows there; where a number is needed it is this share of s, since
+most keys of skewed tables have few rows."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -29,6 +33,18 @@ def value_cap(schema: Schema, degrees: Mapping[str, NoisyDegrees], value: Value 
     """How many join results one row can be in at this value: the largest product of the other tables' degrees."""
     most = {t: d.threshold if value is None else d.most(value) for t, d in degrees.items()}
     return max(math.prod(m for t, m in most.items() if t != i) for i in schema.private_tables)
+
+
+def expected_rows(degrees: NoisyDegrees, value: Value, half_width: int) -> float:
+    """About how many rows a table has at a value: the noisy degree less the mean noise, few if it is not listed."""
+    if value in degrees.listed:
+        return float(max(1, degrees.listed[value] - half_width))
+    return max(1.0, UNLISTED * half_width)
+
+
+def expected_results(degrees: Mapping[str, NoisyDegrees], value: Value, half_width: int) -> float:
+    """About how many join results a value has."""
+    return math.prod(expected_rows(d, value, half_width) for d in degrees.values())
 
 
 def levels_of(schema: Schema, degrees: Mapping[str, NoisyDegrees]) -> list[Level]:

@@ -41,6 +41,8 @@ class MeasuredPart:
     total: NoisyTotal
     words: str
     support: BoolArray | None
+    expected: float | None = None
+    """About how many join results noisy degrees promise, if they do."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ def measure_parts(workload: Workload, parts: Sequence[MeasuredPart], progress: P
             )
             models[f"part {n}"], size = model, model.total
         else:
-            sizes[n] = shrunk(part.total.combined(measure_total(part.curator, part.bound, part.curator.rho_left)))
+            seen = part.total.combined(measure_total(part.curator, part.bound, part.curator.rho_left))
+            sizes[n] = settled(seen, part.expected)
             strategy, size = "its size alone; the shape is that of the other parts", sizes[n].noisy
         facts.append(part_facts(n, part.words, part.bound.value, round(size), strategy, predicted_error=looks[n].error))
     shape = np.sum([m.table for m in models.values()], axis=0)
@@ -121,11 +124,17 @@ def _clear(total: NoisyTotal) -> bool:
     return total.noisy > 2 * total.deviation
 
 
-def shrunk(total: NoisyTotal) -> NoisyTotal:
-    """Pulled towards nothing by as much as it may be noise (James and Stein): many empty parts must not add up."""
-    if total.noisy <= 0:
-        return NoisyTotal(0.0, total.deviation)
-    return NoisyTotal(total.noisy * max(0.0, 1 - (total.deviation / total.noisy) ** 2), total.deviation)
+def settled(total: NoisyTotal, expected: float | None) -> NoisyTotal:
+    """A noisy size that may be lost in its noise, made the best of.
+
+    With nothing else known it is pulled towards nothing by as much as it may be noise (James and Stein), since many
+    empty parts must not add up. Where degrees promise a size, the two are averaged by precision; the promise counts
+    for no more than its own distance from what was measured.
+    """
+    seen = max(0.0, total.noisy)
+    if expected is None:
+        return NoisyTotal(seen * max(0.0, 1 - (total.deviation / seen) ** 2) if seen else 0.0, total.deviation)
+    return NoisyTotal(seen, total.deviation).combined(NoisyTotal(expected, max(expected, abs(seen - expected), 1.0)))
 
 
 def _by_cells(parts: Sequence[MeasuredPart], which: Sequence[int]) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpjoin.algorithms.as_one import NoisyTotal, measure_total
-from dpjoin.algorithms.levels import Level, best_runs, bucket_numbers, levels_of
+from dpjoin.algorithms.levels import Level, best_runs, bucket_numbers, expected_results, levels_of
 from dpjoin.algorithms.parts import MeasuredPart, cells_of, measure_paper_parts, measure_parts, predicted
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import PartitionShares
@@ -90,6 +90,7 @@ def uniformize_tight(curator: Curator, workload: Workload, shares: PartitionShar
                     _sum_of([m.total for m in levels]),
                     _words(n, sum(len(m.level.values) for m in levels)),
                     cells_of(workload, rules[f"part {n}"]),
+                    _expected(degrees, levels, shares.degrees_width) if n else None,
                 )
                 for n, (part, levels) in enumerate(zip(parts, inside, strict=True))
             ],
@@ -138,6 +139,10 @@ def _sum_of(totals: Sequence[NoisyTotal]) -> NoisyTotal:
 def _predicted_error(workload: Workload, inside: Sequence[_Measured], rho: Fraction) -> float:
     bound = max(m.bound.value for m in inside)
     return predicted(workload, bound=bound, size=sum(max(0.0, m.total.noisy) for m in inside), rho=rho).error
+
+
+def _expected(degrees: Mapping[str, NoisyDegrees], inside: Sequence[_Measured], half_width: int) -> float:
+    return sum(expected_results(degrees, value, half_width) for m in inside for value in m.level.values)
 
 
 def _words(n: int, listed: int) -> str:
