@@ -127,13 +127,14 @@ def _clear(total: NoisyTotal) -> bool:
 def settled(total: NoisyTotal, expected: float | None) -> NoisyTotal:
     """A noisy size that may be lost in its noise, made the best of.
 
-    With nothing else known it is pulled towards nothing by as much as it may be noise (James and Stein), since many
-    empty parts must not add up. Where degrees promise a size, the two are averaged by precision; the promise counts
-    for no more than its own distance from what was measured.
+    With nothing else known, a size within twice its noise counts as none, and a larger one is pulled towards none by
+    as much as it may be noise (James and Stein): many empty parts must not add up. Where degrees promise a size, the
+    two are averaged by precision; the promise counts for no more than its own distance from what was measured.
     """
     seen = max(0.0, total.noisy)
     if expected is None:
-        return NoisyTotal(seen * max(0.0, 1 - (total.deviation / seen) ** 2) if seen else 0.0, total.deviation)
+        kept = seen * (1 - (total.deviation / seen) ** 2) if _clear(total) else 0.0
+        return NoisyTotal(kept, total.deviation)
     return NoisyTotal(seen, total.deviation).combined(NoisyTotal(expected, max(expected, abs(seen - expected), 1.0)))
 
 
