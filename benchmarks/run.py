@@ -7,6 +7,7 @@ import sys
 
 import accuracy
 import gap
+import hybrid
 import joins
 import speed
 import uniformize
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
             status = status or joins.main([])
     if options.only in (None, "uniformize"):
         wanted = ["--quick"] if options.quick else []
-        status = status or uniformize.main(wanted) or gap.main(wanted)
+        status = status or uniformize.main(wanted) or gap.main(wanted) or hybrid.main(wanted)
     if options.only in (None, "speed"):
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
     return status

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from dpjoin.engine.interface import ExactDegrees, Value
-from dpjoin.privacy.budget import Approximate, Budget, Concentrated, Pure
+from dpjoin.privacy.budget import Approximate, Budget, Concentrated, PaperAccountant, Pure
 from dpjoin.privacy.curator import Curator, Numbers
 from dpjoin.privacy.ledger import Event, Ledger
 from dpjoin.privacy.truncated import gaussian_delta, laplace_delta
@@ -127,24 +127,67 @@ def replay_violations(run: Run, tables: Any, neighbour: Any) -> list[str]:
 
 
 def overpaid(curator: Replayer) -> list[str]:
-    """Whether the changed row pays more than the ledger says one row can: what moved, in zCDP or (epsilon, delta)."""
-    ledger = curator.ledger
-    moved = [(e, squared / e.moves**2) for e, squared in curator.__dict__.get("moved", []) if squared]
-    blocks = {e.part for e, _ in moved if isinstance(e.cost, Pure)}
-    paid = [(e, share) for e, share in moved if not isinstance(e.cost, Pure)]
+    """Whether the changed row pays more than the ledger says one row can: in all, and in every stage by itself."""
+    ledger, moved = curator.ledger, curator.__dict__.get("moved", [])
+    found = [f"participation: {problem}" for problem in _overpaid(ledger, moved)]
+    for stage in dict.fromkeys(part.stage for part in ledger.parts):
+        parts = tuple(part for part in ledger.parts if part.stage == stage)
+        names = {part.name for part in parts}
+        only = Ledger(ledger.composition, tuple(e for e in ledger.events if e.part in names), parts)
+        paid = [(e, squared) for e, squared in moved if e.part in names]
+        found += [f"participation: stage {stage!r}: {problem}" for problem in _overpaid(only, paid)]
+    return found
+
+
+def _overpaid(ledger: Ledger, moved: list[tuple[Event, Fraction]]) -> list[str]:
+    shares = [(e, squared / e.moves**2) for e, squared in moved if squared]
+    blocks = {e.part for e, _ in shares if isinstance(e.cost, Pure)}
+    paid = [(e, share) for e, share in shares if not isinstance(e.cost, Pure)]
     paid += [(e, Fraction(1)) for e in ledger.events if e.mechanism == "advanced composition" and e.part in blocks]
     rho = sum((e.cost.rho * share for e, share in paid if isinstance(e.cost, Concentrated)), Fraction())
     epsilon = sum((e.cost.epsilon for e, _ in paid if isinstance(e.cost, Approximate)), Fraction())
     delta = sum((e.cost.delta for e, _ in paid if not isinstance(e.cost, Pure)), Fraction())
-    found = []
-    for name, amount, stated in (
-        ("rho", rho, ledger.rho),
-        ("epsilon", epsilon, ledger.epsilon),
-        ("delta", delta, ledger.delta),
-    ):
-        if amount > stated:
-            found.append(f"participation: the row pays {name} {float(amount):.3g}, the ledger says {float(stated):.3g}")
-    return found
+    stated = {"rho": (rho, ledger.rho), "epsilon": (epsilon, ledger.epsilon), "delta": (delta, ledger.delta)}
+    return [
+        f"the row pays {name} {float(amount):.3g}, the ledger says {float(most):.3g}"
+        for name, (amount, most) in stated.items()
+        if amount > most
+    ]
+
+
+def not_the_budget(curator: Curator, budget: Budget) -> list[str]:
+    """The ledger must add up to the budget exactly."""
+    ledger, accountant = curator.ledger, curator._accountant
+    if isinstance(accountant, PaperAccountant):
+        exact = (ledger.epsilon, ledger.delta) == (budget.exact.epsilon, budget.exact.delta)
+    else:
+        exact = (ledger.rho, ledger.delta) == (accountant.rho, accountant.truncation_delta)
+    return [] if exact else ["total: not the budget"]
+
+
+def audited(
+    run: Callable[[type[Curator], Any, Tape], tuple[Any, Curator]], rows: Any, other: Any, budget: Budget
+) -> tuple[list[str], Any]:
+    """All that replay on a neighbour, participation and the ledger find wrong, and the first run's outcome."""
+    outcomes: list[Any] = []
+    curators: list[Any] = []
+
+    def told(kind: type[Curator], tables: Any, tape: Tape) -> Any:
+        outcome, curator = run(kind, tables, tape)
+        outcomes.append(outcome)
+        curators.append(curator)
+        return published(outcome)
+
+    found = replay_violations(told, rows, other)
+    if not found:
+        found = overpaid(curators[1]) + ledger_violations(curators[0].ledger, budget)
+        found += not_the_budget(curators[0], budget)
+    return found, outcomes[0]
+
+
+def published(outcome: Any) -> Any:
+    """What an algorithm's outcome makes public, as one array."""
+    return np.append(outcome.model.table.reshape(-1), [outcome.noisy_total, outcome.sensitivity])
 
 
 def _degrees(exact: ExactDegrees) -> dict[Value, int]:

@@ -37,7 +37,7 @@ def test_replay_on_neighbours(shape: str, gain: float, monkeypatch: pytest.Monke
         curators: list[Any] = []
 
         def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
-            shares = auto_shares(SHARP, tables=len(schema.tables), moves_bound=1, moves_degrees=1)  # noqa: B023
+            shares = auto_shares(SHARP, schema)  # noqa: B023
             curator = attach(kind(BruteEngine(schema, tables), shares.accountant), tape)  # noqa: B023
             outcome = auto_tight(curator, workload, shares, silent)  # noqa: B023
             curators.append(curator)  # noqa: B023

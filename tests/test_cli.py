@@ -113,7 +113,7 @@ def test_a_release_that_fails_is_recorded_and_tells_nothing(capsys, tmp_path, mo
     def broken(*_: object) -> None:
         raise ValueError("Secretville")
 
-    monkeypatch.setattr(methods, "auto_tight", broken)
+    monkeypatch.setattr(methods, "Curator", broken)
     code, out, err = run(capsys, "release", spec, "-o", tmp_path / "out")
     assert code == 1
     assert "internal error (ValueError)" in err

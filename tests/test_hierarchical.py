@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Recorder, Replayer, Tape, attach, ledger_violations, overpaid, replay_violations
+from audit import Recorder, Replayer, Tape, attach, audited, overpaid, published, replay_violations
 from dpjoin.algorithms import hierarchical
 from dpjoin.algorithms.as_one import NoisyTotal, measure_total
 from dpjoin.algorithms.hierarchical import (
@@ -34,7 +34,7 @@ from dpjoin.errors import SpecError
 from dpjoin.hypergraph import AttributeNode, attribute_tree
 from dpjoin.privacy.budget import Budget, PaperAccountant
 from dpjoin.privacy.curator import Bound, Curator, Numbers
-from dpjoin.privacy.ledger import Event, Ledger
+from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.partition import NoisyDegrees, Question
 from dpjoin.privacy.public_bounds import most_results
 from dpjoin.workload import CELLS, kronecker
@@ -133,53 +133,17 @@ def run_on(engine: Any, kind: type[Curator], profile: str, tape: Tape | None = N
     return hierarchical_paper(curator, workload, GENEROUS.exact, silent), curator
 
 
-def published(outcome: Outcome) -> Any:
-    return np.append(outcome.model.table.reshape(-1), [outcome.noisy_total, outcome.sensitivity])
-
-
 # -- replay -----------------------------------------------------------------------------------------
 
 
-def overpaid_in_a_stage(curator: Any) -> list[str]:
-    """As `overpaid`, for each stage by itself: what a row pays too much in one cannot hide behind another."""
-    ledger, found = curator.ledger, []
-    for stage in dict.fromkeys(p.stage for p in ledger.parts):
-        parts = tuple(p for p in ledger.parts if p.stage == stage)
-        names = {p.name for p in parts}
-        only = Ledger(ledger.composition, tuple(e for e in ledger.events if e.part in names), parts)
-        alone = type("Alone", (), {})()
-        alone.ledger = only
-        alone.moved = [(e, squared) for e, squared in curator.__dict__.get("moved", []) if e.part in names]
-        found += [f"{stage}: {problem}" for problem in overpaid(alone)]
-    return found
-
-
-def not_the_budget(curator: Any) -> list[str]:
-    """The ledger must add up to the budget exactly; of the delta for truncation a little may be left."""
-    ledger, accountant = curator.ledger, curator._accountant
-    if isinstance(accountant, PaperAccountant):
-        exact = (ledger.epsilon, ledger.delta) == (GENEROUS.exact.epsilon, GENEROUS.exact.delta)
-    else:
-        exact = ledger.rho == accountant.rho and 0 < ledger.delta <= accountant.truncation_delta
-    return [] if exact else ["total: not the budget"]
-
-
 def audit(schema: dj.Schema, rows: Rows, other: Rows, profile: str) -> tuple[list[str], int]:
-    """All that replay finds wrong, and how many parts there were."""
-    curators: list[Any] = []
-    parts: list[int] = []
+    """All that is found wrong, and how many parts there were."""
 
-    def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
-        outcome, curator = run_on(BruteEngine(schema, tables), kind, profile, tape)
-        curators.append(curator)
-        parts.append(len(outcome.parts))
-        return published(outcome)
+    def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Outcome, Curator]:
+        return run_on(BruteEngine(schema, tables), kind, profile, tape)
 
-    found = replay_violations(run, rows, other)
-    if not found:
-        found = overpaid(curators[1]) + overpaid_in_a_stage(curators[1])
-        found += ledger_violations(curators[0].ledger, GENEROUS) + not_the_budget(curators[0])
-    return found, parts[0]
+    found, outcome = audited(run, rows, other, GENEROUS)
+    return found, len(outcome.parts)
 
 
 def many_audits(shape: str, profile: str, count: int) -> None:
@@ -436,7 +400,7 @@ def test_counts_charged_by_path_length_are_caught() -> None:
     tape = Tape()
     run_on(BruteEngine(schema, rows), once(Recorder, is_question), "tight", tape)
     _, replayer = run_on(BruteEngine(schema, neighbour), once(Replayer, is_question), "tight", tape)
-    assert any("participation" in problem for problem in overpaid_in_a_stage(replayer))
+    assert any("participation" in problem for problem in overpaid(replayer))
 
 
 @pytest.mark.known_bad

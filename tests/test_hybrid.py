@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Recorder, Replayer, Run, Tape, attach, ledger_violations, overpaid, replay_violations
+from audit import Recorder, Replayer, Run, Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import as_one, hybrid
 from dpjoin.algorithms.alone import kept_attributes
 from dpjoin.algorithms.as_one import domain_of
 from dpjoin.algorithms.hybrid import Cut, hybrid_tight
-from dpjoin.algorithms.per_table import per_table_tight
+from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.shares import partition_shares, tight_shares
 from dpjoin.algorithms.two_table import Outcome, two_table_tight
@@ -41,7 +41,7 @@ from dpjoin.privacy.partition import Alone
 from dpjoin.privacy.public_bounds import churn
 from dpjoin.schema import DegreeBound
 from dpjoin.workload import CELLS, Workload, kronecker
-from test_uniformize import GENEROUS, Rows, changed, published, skewed_rows
+from test_uniformize import GENEROUS, Rows, changed, skewed_rows
 from test_uniformize import SHAPES as COMMON
 
 SHARP = Budget(epsilon=50.0, delta=1e-6)
@@ -127,9 +127,10 @@ def hybrid_on(
 
 
 def per_table_on(engine: Engine, kind: type[Curator], tape: Tape) -> tuple[Outcome, Curator]:
-    curator = attach(kind(engine, ConcentratedAccountant(SHARP)), tape)
+    shares = per_table_shares(SHARP, engine.schema)
+    curator = attach(kind(engine, shares.accountant), tape)
     with few_members():
-        return per_table_tight(curator, Workload.marginals(engine.schema, 1), silent), curator
+        return per_table_tight(curator, Workload.marginals(engine.schema, 1), shares, silent), curator
 
 
 def run_on(method: str, engine: Engine, kind: type[Curator], tape: Tape, turn: int = 0) -> tuple[Outcome, Curator]:
@@ -610,9 +611,10 @@ def test_a_table_with_too_many_cells_is_refused() -> None:
     )
     schema = dj.Schema((dj.Table(name="r", attributes=("A", "p")), dj.Table(name="s", attributes=("A", "q"))), wide)
     workload = Workload.marginals(schema, [("p", "q")])
-    curator = Curator(BruteEngine(schema, {"r": [], "s": []}), ConcentratedAccountant(GENEROUS))
+    shares = per_table_shares(GENEROUS, schema)
+    curator = Curator(BruteEngine(schema, {"r": [], "s": []}), shares.accountant)
     with pytest.raises(SpecError, match=r"^the model of table 'r' would have 5,242,885 cells .*$"):
-        per_table_tight(curator, workload, silent)
+        per_table_tight(curator, workload, shares, silent)
     assert curator.ledger.events == ()
 
 

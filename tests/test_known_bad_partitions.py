@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from audit import Replayer, Tape, attach, overpaid, replay_violations
+from audit import Replayer, Tape, attach, overpaid, published, replay_violations
 from dpjoin.algorithms.shares import partition_shares
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.engine.brute import BruteEngine
@@ -16,7 +16,7 @@ from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Curator, Numbers
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.partition import Question
-from test_uniformize import GENEROUS, Rows, published, run_on, schema_of
+from test_uniformize import GENEROUS, Rows, run_on, schema_of
 
 pytestmark = pytest.mark.known_bad
 

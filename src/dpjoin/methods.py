@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.hierarchical import (
@@ -14,15 +15,15 @@ from dpjoin.algorithms.hierarchical import (
 )
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.path import check_path, path_shares, path_tight
-from dpjoin.algorithms.per_table import check_per_table, per_table_tight
+from dpjoin.algorithms.per_table import check_per_table, per_table_shares, per_table_tight
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.shares import partition_shares, tight_shares
+from dpjoin.algorithms.shares import PartitionShares, TightShares, partition_shares, tight_shares
 from dpjoin.algorithms.truncate import check_truncate, truncate_shares, truncate_tight
 from dpjoin.algorithms.two_table import Outcome, two_table_paper, two_table_tight
 from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniformize_tight
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
-from dpjoin.privacy.budget import Budget, ConcentratedAccountant, PaperAccountant
+from dpjoin.privacy.budget import Approximate, Budget, ConcentratedAccountant, PaperAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.public_bounds import bound_is_public, churn
 from dpjoin.schema import Schema
@@ -73,26 +74,44 @@ def _may_be_hybrid(schema: Schema) -> bool:
     return True
 
 
-# Joins as one table ----------------------------------------------------------------------------------------------
+# How each is run -----------------------------------------------------------------------------------------------------
 
 
-def _as_one_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-    schema = engine.schema
-    shares = tight_shares(budget, noisy_bound=not bound_is_public(schema), sensitivity=max(1, churn(schema)))
-    curator = Curator(engine, shares.accountant)
-    return two_table_tight(curator, workload, shares, progress), curator
+class _Shares(Protocol):
+    @property
+    def accountant(self) -> ConcentratedAccountant: ...
 
 
-def _as_one_paper(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-    curator = Curator(engine, PaperAccountant(budget))
-    return two_table_paper(curator, workload, budget.exact, progress), curator
+S = TypeVar("S", bound=_Shares)
 
 
-def _auto_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-    rows = churn(engine.schema)
-    shares = auto_shares(budget, tables=len(engine.schema.tables), moves_bound=max(1, rows), moves_degrees=1 + rows)
-    curator = Curator(engine, shares.accountant)
-    return auto_tight(curator, workload, shares, progress), curator
+def _tight(split: Callable[[Budget, Schema], S], run: Callable[[Curator, Workload, S, Progress], Outcome]) -> Run:
+    """Split the budget, make a Curator that holds it, run."""
+
+    def made(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
+        shares = split(budget, engine.schema)
+        curator = Curator(engine, shares.accountant)
+        return run(curator, workload, shares, progress), curator
+
+    return made
+
+
+def _paper(run: Callable[[Curator, Workload, Approximate, Progress], Outcome]) -> Run:
+    def made(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
+        curator = Curator(engine, PaperAccountant(budget))
+        return run(curator, workload, budget.exact, progress), curator
+
+    return made
+
+
+def as_one_shares(budget: Budget, schema: Schema) -> TightShares:
+    """Of a join as one table: the bound costs nothing where it is public."""
+    return tight_shares(budget, noisy_bound=not bound_is_public(schema), sensitivity=max(1, churn(schema)))
+
+
+def common_key_shares(budget: Budget, schema: Schema) -> PartitionShares:
+    """Of a partition by a common key: from three tables on each part also gets a noisy bound."""
+    return partition_shares(budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
 
 
 def _check_two(schema: Schema) -> None:
@@ -105,80 +124,28 @@ def _check_several(schema: Schema) -> None:
         raise SpecError("method 'multi_table' must have several tables; use auto for a single one")
 
 
-# Partitions ------------------------------------------------------------------------------------------------------
-
-
-def _uniformize_tight(
-    engine: Engine, workload: Workload, budget: Budget, progress: Progress
-) -> tuple[Outcome, Curator]:
-    schema = engine.schema
-    shares = partition_shares(budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
-    curator = Curator(engine, shares.accountant)
-    return uniformize_tight(curator, workload, shares, progress), curator
-
-
-def _uniformize_paper(
-    engine: Engine, workload: Workload, budget: Budget, progress: Progress
-) -> tuple[Outcome, Curator]:
-    curator = Curator(engine, PaperAccountant(budget))
-    return uniformize_paper(curator, workload, budget.exact, progress), curator
-
-
-def _hierarchical_tight(
-    engine: Engine, workload: Workload, budget: Budget, progress: Progress
-) -> tuple[Outcome, Curator]:
-    shares = hierarchical_shares(budget, engine.schema)
-    curator = Curator(engine, shares.accountant)
-    return hierarchical_tight(curator, workload, shares, progress), curator
-
-
-def _hierarchical_paper(
-    engine: Engine, workload: Workload, budget: Budget, progress: Progress
-) -> tuple[Outcome, Curator]:
-    curator = Curator(engine, PaperAccountant(budget))
-    return hierarchical_paper(curator, workload, budget.exact, progress), curator
-
-
-def _hybrid_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-    schema = engine.schema
-    shares = partition_shares(budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
-    curator = Curator(engine, shares.accountant)
-    return hybrid_tight(curator, workload, shares, progress), curator
-
-
-def _per_table_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-    curator = Curator(engine, ConcentratedAccountant(budget))
-    return per_table_tight(curator, workload, progress), curator
-
-
 def _check_path(schema: Schema) -> None:
     check_path(schema)
 
 
-def _path_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-    shares = path_shares(budget, sensitivity=1 + churn(engine.schema))
-    curator = Curator(engine, shares.accountant)
-    return path_tight(curator, workload, shares, progress), curator
-
-
-def _truncate_tight(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-    shares = truncate_shares(budget, engine.schema)
-    curator = Curator(engine, shares.accountant)
-    return truncate_tight(curator, workload, shares, progress), curator
-
-
+_AS_ONE = _tight(as_one_shares, two_table_tight), _paper(two_table_paper)
 _METHODS = {
     m.name: m
     for m in (
-        Method("single_table", lambda _: None, _as_one_tight, _as_one_paper),
-        Method("auto", check_hybrid, _auto_tight),
-        Method("two_table", _check_two, _as_one_tight, _as_one_paper),
-        Method("multi_table", _check_several, _as_one_tight, _as_one_paper),
-        Method("uniformize", check_common, _uniformize_tight, _uniformize_paper),
-        Method("hybrid", check_hybrid, _hybrid_tight),
-        Method("per_table", check_per_table, _per_table_tight),
-        Method("path", _check_path, _path_tight),
-        Method("truncate", check_truncate, _truncate_tight),
-        Method("hierarchical", check_hierarchical, _hierarchical_tight, _hierarchical_paper),
+        Method("single_table", lambda _: None, *_AS_ONE),
+        Method("auto", check_hybrid, _tight(auto_shares, auto_tight)),
+        Method("two_table", _check_two, *_AS_ONE),
+        Method("multi_table", _check_several, *_AS_ONE),
+        Method("uniformize", check_common, _tight(common_key_shares, uniformize_tight), _paper(uniformize_paper)),
+        Method(
+            "hierarchical",
+            check_hierarchical,
+            _tight(hierarchical_shares, hierarchical_tight),
+            _paper(hierarchical_paper),
+        ),
+        Method("hybrid", check_hybrid, _tight(common_key_shares, hybrid_tight)),
+        Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight)),
+        Method("path", _check_path, _tight(path_shares, path_tight)),
+        Method("truncate", check_truncate, _tight(truncate_shares, truncate_tight)),
     )
 }

@@ -15,14 +15,12 @@ from dpjoin.algorithms.shares import (
     SENSITIVITY_SHARE,
     PartitionShares,
     TightShares,
-    partition_shares,
-    tight_shares,
 )
 from dpjoin.algorithms.truncate import truncate_shares
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
-from dpjoin.methods import chosen_method
+from dpjoin.methods import as_one_shares, chosen_method, common_key_shares
 from dpjoin.model.model import clique_scopes
 from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
@@ -158,11 +156,10 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     expected: tuple[Expected, ...] = ()
     buckets: tuple[Bucket, ...] = ()
     if spec.profile == "tight" and method == "uniformize":
-        parts = partition_shares(spec.budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
+        parts = common_key_shares(spec.budget, schema)
         stages, buckets = _partition_stages(parts), _buckets(spec, parts, max(degrees))
     elif method == "auto":
-        rows = churn(schema)
-        either = auto_shares(spec.budget, tables=len(schema.tables), moves_bound=max(1, rows), moves_degrees=1 + rows)
+        either = auto_shares(spec.budget, schema)
         spent = Concentrated(either.probe.rho + either.bound.rho)
         shares = TightShares(either.accountant, spent, either.bound_width)
         stages = _auto_stages(either)
@@ -170,7 +167,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     elif spec.profile == "tight" and method in _CUT:
         stages = _cut_stages(spec, method)
     elif spec.profile == "tight":
-        shares = tight_shares(spec.budget, noisy_bound=needs_noisy_bound(schema), sensitivity=max(1, churn(schema)))
+        shares = as_one_shares(spec.budget, schema)
         stages = _tight_stages(shares)
         expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
     else:
@@ -215,13 +212,12 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
             Stage("queries", "discrete Gaussian", 1 - count, "each table's marginals, with its join attributes"),
         )
     if method == "hybrid":
-        tables = spec.schema.tables
-        shares = partition_shares(spec.budget, gauge=len(tables) > 2, sensitivity=1 + churn(spec.schema))
+        shares = common_key_shares(spec.budget, spec.schema)
         gauge = float(shares.bound.rho / shares.accountant.rho) if shares.bound else 0.0
         degrees = float(shares.degrees.rho / shares.accountant.rho)
         width = f"a shift of {shares.degrees_width} on average; values above {2 * shares.degrees_width} may be heavy"
     elif method == "path":
-        path = path_shares(spec.budget, sensitivity=1 + churn(spec.schema))
+        path = path_shares(spec.budget, spec.schema)
         degrees = 1 - float(path.parts / path.accountant.rho)
         width = f"of the ends with a shift of {path.ends_width}, of the middle with {path.middle_width}"
     elif method == "truncate":

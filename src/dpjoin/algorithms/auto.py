@@ -19,7 +19,9 @@ from dpjoin.algorithms.two_table import Outcome
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.public_bounds import churn
 from dpjoin.privacy.truncated import gaussian_half_width
+from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
 PROBE_SHARE = Fraction(3, 100)
@@ -57,8 +59,9 @@ class AutoShares:
         )
 
 
-def auto_shares(budget: Budget, *, tables: int, moves_bound: int, moves_degrees: int) -> AutoShares:
+def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     """Split a budget so that either way uses all of the delta that is set aside."""
+    moves_bound, moves_degrees = max(1, churn(schema)), 1 + churn(schema)
     aside = budget.exact.delta * TRUNCATION_SHARE
     accountant = ConcentratedAccountant(budget, truncation_delta=aside)
 
@@ -66,7 +69,7 @@ def auto_shares(budget: Budget, *, tables: int, moves_bound: int, moves_degrees:
         cost = Concentrated(round_down(accountant.rho * share), delta)
         return cost, gaussian_half_width(variance=moves**2 / (2 * cost.rho), delta=delta, sensitivity=moves)
 
-    several = tables > 2
+    several = len(schema.tables) > 2
     probe, probe_width = one_sided(PROBE_SHARE, aside / 5, moves_bound)
     bound, bound_width = one_sided(SECOND_SHARE, aside * 4 / 5, moves_bound)
     degrees, degrees_width = one_sided(SECOND_SHARE, aside * 4 / 5 / (2 if several else 1), moves_degrees)

@@ -24,6 +24,7 @@ from dpjoin.privacy.accountant import largest_rho
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value
+from dpjoin.privacy.public_bounds import churn
 from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
@@ -82,8 +83,9 @@ class PathShares:
         return self.accountant.rho - self.ends.rho - MIDDLE_QUESTIONS * self.middle.rho
 
 
-def path_shares(budget: Budget, *, sensitivity: int = 1) -> PathShares:
-    """Split a budget. `sensitivity` is how far one row moves degrees: one, unless bounds are enforced."""
+def path_shares(budget: Budget, schema: Schema) -> PathShares:
+    """Split a budget. One row moves degrees by one, unless bounds are enforced."""
+    sensitivity = 1 + churn(schema)
     whole = budget.exact
     aside = whole.delta * TRUNCATION_SHARE / 2
     rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta * (1 - TRUNCATION_SHARE))

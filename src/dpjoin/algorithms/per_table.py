@@ -5,6 +5,8 @@ Good where few values are heavy; ruined where many are light, since the noise of
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
 from dpjoin.algorithms.as_one import domain_of
 from dpjoin.algorithms.progress import Progress
@@ -12,7 +14,7 @@ from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.joined import Joined
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Concentrated
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone
 from dpjoin.schema import Schema
@@ -28,7 +30,18 @@ def check_per_table(schema: Schema) -> None:
     check_joinable(schema, schema.join_attributes, "per_table")
 
 
-def per_table_tight(curator: Curator, workload: Workload, progress: Progress) -> Outcome:
+@dataclass(frozen=True)
+class PerTableShares:
+    """There is nothing to split: each table spends the whole budget."""
+
+    accountant: ConcentratedAccountant
+
+
+def per_table_shares(budget: Budget, _: Schema) -> PerTableShares:
+    return PerTableShares(ConcentratedAccountant(budget))
+
+
+def per_table_tight(curator: Curator, workload: Workload, _: PerTableShares, progress: Progress) -> Outcome:
     """The `tight` profile. A row pays in its own table only, so each table spends the whole budget."""
     schema = curator.schema
     parts = {}
