@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dpjoin.api import release
-    from dpjoin.errors import BudgetError, DpjoinError, ReleaseError, SourceError, SpecError
+    from dpjoin.errors import BudgetError, DpjoinError, JoinedTableWarning, ReleaseError, SourceError, SpecError
     from dpjoin.evaluation import evaluate
     from dpjoin.planning import plan
     from dpjoin.privacy.budget import Budget
@@ -26,6 +26,7 @@ _HOMES = {
     "release": "api",
     "BudgetError": "errors",
     "DpjoinError": "errors",
+    "JoinedTableWarning": "errors",
     "ReleaseError": "errors",
     "SourceError": "errors",
     "SpecError": "errors",
@@ -46,6 +47,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "DpjoinError",
+    "JoinedTableWarning",
     "Release",
     "ReleaseError",
     "Schema",

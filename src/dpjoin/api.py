@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import combinations
 from typing import Any
 
 from dpjoin.algorithms.progress import Progress, silent
-from dpjoin.errors import SpecError, suggest
+from dpjoin.errors import JoinedTableWarning, SpecError, suggest
 from dpjoin.methods import chosen_method
 from dpjoin.planning import check_feasible
 from dpjoin.privacy.budget import Budget
 from dpjoin.released import Release
 from dpjoin.schema import Schema
 from dpjoin.spec import METHODS, PROFILES, check_choice
+from dpjoin.trap import joined_table_warning
 from dpjoin.workload import Workload
 
 
@@ -32,6 +34,8 @@ def release(
 
     `tables` maps each table to a DataFrame (pandas, Polars, Arrow) or a path (CSV, Parquet, Arrow, or
     (database file, table)). Nothing of it but the Curator's noisy answers reaches the result.
+
+    Warns (JoinedTableWarning), before any row is read, if the schema looks like that of a join made beforehand.
     """
     from dpjoin.engine.duck import DuckEngine
 
@@ -47,6 +51,9 @@ def release(
             raise SpecError(f"table {table.name!r} is missing; hand it over in tables")
     check_feasible(schema, workload)
     chosen = chosen_method(schema, method, profile)
+    suspicion = joined_table_warning(schema)
+    if suspicion is not None:
+        warnings.warn(suspicion, JoinedTableWarning, stacklevel=2)
     with _progress(progress) as say:
         say("read", 0, 1)
         engine = DuckEngine(schema, tables, attributes=workload.attributes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpjoin.errors import DpjoinError, ReleaseError, SpecError
+from dpjoin.errors import DpjoinError, JoinedTableWarning, ReleaseError, SpecError
 
 if TYPE_CHECKING:
     from dpjoin.released import Release
@@ -140,6 +141,7 @@ def plan(
 
     with _about(spec):
         planned = make_plan(loaded, degree=degree, join_size=join_size)
+    _warn_of_join(spec, loaded)
     if as_json:
         show_json(planned.to_json())
     else:
@@ -185,6 +187,7 @@ def release(
         chosen_method(loaded.schema, loaded.method, loaded.profile)
         sources = loaded.sources()
         check_sources(loaded.schema, sources)
+    _warn_of_join(spec, loaded)
     before = spent(journal_of(spec))
     if before.times:
         times = "once" if before.times == 1 else f"{before.times} times"
@@ -193,7 +196,8 @@ def release(
             f"epsilon {before.epsilon + loaded.budget.epsilon:g}, delta {before.delta + loaded.budget.delta:g} "
             f"({journal_of(spec).name})"
         )
-    with _spent(journal_of(spec)), recorded(spec, loaded.budget, out):
+    with _spent(journal_of(spec)), recorded(spec, loaded.budget, out), warnings.catch_warnings():
+        warnings.simplefilter("ignore", JoinedTableWarning)  # said already
         made = run(
             loaded.schema,
             loaded.workload,
@@ -380,6 +384,14 @@ def _spec(path: Path, *, profile: str | None = None, method: str | None = None) 
         check_choice("--method", method, METHODS)
         spec = replace(spec, method=method)
     return spec
+
+
+def _warn_of_join(path: Path, spec: Spec) -> None:
+    from dpjoin.trap import joined_table_warning
+
+    suspicion = joined_table_warning(spec.schema)
+    if suspicion is not None:
+        _say(f"warning: {path}: {suspicion}")
 
 
 @contextmanager

@@ -6,6 +6,8 @@ DpjoinError                 one line: what (value) must be rule; what to do
 ├── BudgetError             a charge would exceed the budget; nothing was drawn
 └── ReleaseError            a release folder is missing, exists already, or cannot answer
 
+JoinedTableWarning          the one warning: a table looks like a join made beforehand (`trap.py`)
+
 No message holds a value that came from private rows: an error is an output.
 """
 
@@ -33,6 +35,10 @@ class BudgetError(DpjoinError):
 
 class ReleaseError(DpjoinError):
     """A release cannot be written, read, or asked this."""
+
+
+class JoinedTableWarning(UserWarning):
+    """The only private table looks like a join: the guarantee would be for a joined row."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -8,8 +8,8 @@ Either way one row of a table becomes at most one row, so neighbours stay neighb
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -282,6 +282,14 @@ class Schema:
         from dpjoin.spec import Spec
 
         return Spec.from_toml(path).schema
+
+
+def with_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Schema:
+    """The schema of tables with only the rows within the caps: enforced bounds, on top of those declared."""
+    tables = [
+        replace(t, bounds=(*t.bounds, *caps[t.name]), enforce=True) if caps.get(t.name) else t for t in schema.tables
+    ]
+    return Schema(tuple(tables), schema.attributes)
 
 
 def _check_schema(schema: Schema) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.engine.cap import check_caps, place
 from dpjoin.engine.interface import LISTED, ExactDegrees, Rules, Value
 from dpjoin.engine.keys import alone_schema, check_degrees, check_rules, plain
 from dpjoin.errors import SpecError, suggest
-from dpjoin.schema import Schema, Table
+from dpjoin.schema import DegreeBound, Schema, Table, with_caps
 from dpjoin.workload import Factor, Group, Kronecker
 
 Row = Mapping[str, object]
@@ -84,6 +85,34 @@ class BruteEngine:
         exact_some = {name: self._exact_satisfying(name, some) for name, some in rules.items()}
         vars(engine)["_exact_rows"] = {**self._exact_rows, **exact_some}
         return engine
+
+    def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> BruteEngine:
+        check_caps(self._schema, caps)
+        engine = copy(self)
+        exact_some = {name: self._exact_within(name, bounds) for name, bounds in caps.items()}
+        vars(engine).update(_schema=with_caps(self._schema, caps), _exact_rows={**self._exact_rows, **exact_some})
+        return engine
+
+    def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> list[dict[str, object]]:
+        """The table's rows whose rank in each of their groups is within the limit."""
+        schema, rows = self._schema, self._exact_rows[name]
+        attributes = schema.table(name).attributes
+        joins = [a for a in schema.join_attributes if a in attributes]
+        coded = [a for a in schema.queryable if a in attributes and a not in joins]
+        copies: Counter[tuple[object, ...]] = Counter()
+        places = []
+        for row in rows:
+            values, codes = _value(row, joins), [_some(schema.attribute(a).code(row[a])) for a in coded]
+            places.append(place(values, codes, copies[values, *codes]))
+            copies[values, *codes] += 1
+        stays = [True] * len(rows)
+        for bound in bounds:
+            seen: Counter[Value] = Counter()
+            for i in sorted(range(len(rows)), key=places.__getitem__):
+                value = _value(rows[i], bound.attributes)
+                seen[value] += 1
+                stays[i] &= seen[value] <= bound.limit
+        return [row for row, kept in zip(rows, stays, strict=True) if kept]
 
     def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> BruteEngine:
         schema = alone_schema(self._schema, table, by, values, keep)

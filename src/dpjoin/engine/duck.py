@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.engine import contract, encode, keys, sumproduct
+from dpjoin.engine.cap import check_caps
 from dpjoin.engine.contract import Block, Exact, Rows, Scope
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.engine.keys import CODE, ID, JoinValues, Keys, Values, number_keys
@@ -29,7 +30,7 @@ from dpjoin.engine.many import ManyTables
 from dpjoin.engine.sources import OpenedTable, check_columns, connect, disconnect, open_source, same_source, unreadable
 from dpjoin.engine.sumproduct import Counts
 from dpjoin.errors import SourceError, SpecError, suggest
-from dpjoin.schema import Schema, Table
+from dpjoin.schema import DegreeBound, Schema, Table, with_caps
 from dpjoin.workload import Group, IntArray, Products
 
 UNGROUPED_ROWS = 4_000_000
@@ -38,6 +39,8 @@ MARGINAL_CELLS = 2**24
 """Product queries go through the marginal over their scope up to this many cells, else key by key."""
 MOST_TABLES = 8
 _WORD_BITS = 62
+_KEY = "key"
+"""The variable that is the number of a whole key."""
 
 
 @dataclass(frozen=True)
@@ -63,65 +66,87 @@ class _Pair:
 
     def __init__(self, schema: Schema, sides: Sequence[_Side], exact_keys: Keys, exact_values: JoinValues) -> None:
         self._schema = schema
-        self._exact_sides = tuple(sides)
-        self._exact_keys = exact_keys
-        self._exact_values = exact_values
+        self.exact_sides = tuple(sides)
+        self.exact_keys = exact_keys
+        self.exact_values = exact_values
 
     def restricted(self, rules: Mapping[str, Rules]) -> _Pair:
         """The rows that satisfy the rules. Nothing that was computed from the others goes along."""
-        return _Pair(self._schema, self._exact_some(rules), self._exact_keys, self._exact_values)
+        return _Pair(self._schema, self._exact_some(rules), self.exact_keys, self.exact_values)
+
+    def capped(self, schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> _Pair:
+        """The rows within the caps, of each table by itself."""
+        return _CappedPair(schema, self, caps)
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = zip(self._schema.tables, self._exact_some(rules), strict=True)
         counts = [self._exact_counts(side) for table, side in some if table.name in rules]
-        return self._exact_values.degrees(counts, by, distinct)
+        return self.exact_values.degrees(counts, by, distinct)
 
     def exact_alone(self, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
-        (side,) = (s for t, s in zip(self._schema.tables, self._exact_sides, strict=True) if t.name == name)
+        (side,) = (s for t, s in zip(self._schema.tables, self.exact_sides, strict=True) if t.name == name)
+        return self.exact_values.alone(self._schema, self._exact_coded(side), by, values, keep)
+
+    def _exact_coded(self, side: _Side) -> Counts:
+        """The rows of a side with a number for each join attribute and its codes."""
         numbers = self._exact_counts(side)
-        counts = Counts(
+        return Counts(
             (*numbers.variables, *((CODE, a) for a in side.exact_codes)),
             (*numbers.sizes, *self._schema.shape(tuple(side.exact_codes))),
             (*numbers.exact_ids, *side.exact_codes.values()),
             numbers.exact_count,
             numbers.rows,
         )
-        return self._exact_values.alone(self._schema, counts, by, values, keep)
+
+    def exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> _Side:
+        """A table's rows within the bounds."""
+        (side,) = (s for t, s in zip(self._schema.tables, self.exact_sides, strict=True) if t.name == name)
+        coded = self._exact_coded(side)
+        # The number of the whole key goes along, to find the way back.
+        coded = replace(
+            coded,
+            variables=(*coded.variables, _KEY),
+            sizes=(*coded.sizes, side.keys),
+            exact_ids=(*coded.exact_ids, side.rows.exact_key),
+        )
+        kept = self.exact_values.capped(coded, self._schema.join_attributes, bounds)
+        codes = dict(zip(side.exact_codes, kept.ids((CODE, a) for a in side.exact_codes), strict=True))
+        return _Side(Rows(kept.ids([_KEY])[0], kept.exact_count), codes, side.keys)
 
     def _exact_some(self, rules: Mapping[str, Rules]) -> list[_Side]:
         """The tables' rows that satisfy the rules."""
-        sides = list(self._exact_sides)
+        sides = list(self.exact_sides)
         for i, table in enumerate(self._schema.tables):
             if rules.get(table.name):
                 counts = self._exact_counts(sides[i])
-                sides[i] = sides[i].at(self._exact_values.satisfying(counts, rules[table.name]))
+                sides[i] = sides[i].at(self.exact_values.satisfying(counts, rules[table.name]))
         return sides
 
     def _exact_counts(self, side: _Side) -> Counts:
         """The rows of a side with a number for each join attribute instead of one for the whole key."""
         variables = tuple(keys.id_variables(self._schema.join_attributes))
-        sizes = tuple(v.size for v in self._exact_keys.values)
-        ids = tuple(self._exact_keys.ids(side.rows.exact_key))
+        sizes = tuple(v.size for v in self.exact_keys.values)
+        ids = tuple(self.exact_keys.ids(side.rows.exact_key))
         return Counts(variables, sizes, ids, side.rows.exact_count, len(side.rows))
 
     @cached_property
     def exact_size(self) -> int:
-        first, *rest = self._exact_sides
+        first, *rest = self.exact_sides
         if not rest:
             return contract.total_count(first.rows)
         return contract.dot(first.exact_degree, rest[0].exact_degree)
 
     def exact_largest(self, names: frozenset[str]) -> int:
         """T_E of one of two tables: its largest degree."""
-        (side,) = (s for t, s in zip(self._schema.tables, self._exact_sides, strict=True) if t.name in names)
+        (side,) = (s for t, s in zip(self._schema.tables, self.exact_sides, strict=True) if t.name in names)
         return int(side.exact_degree.max(initial=0))
 
     def _exact_codes(self, side: int, attribute: str) -> NDArray[Any]:
         """An attribute's code for each row of a side; join attributes of the other table go by key."""
-        here = self._exact_sides[side]
+        here = self.exact_sides[side]
         if attribute in here.exact_codes:
             return here.exact_codes[attribute]
-        owner = self._exact_sides[1 - side]
+        owner = self.exact_sides[1 - side]
         by_key = np.zeros(len(owner.exact_degree), dtype=owner.exact_codes[attribute].dtype)
         by_key[owner.rows.exact_key] = owner.exact_codes[attribute]
         return by_key[here.rows.exact_key]  # keys that the owner lacks join nothing
@@ -132,7 +157,7 @@ class _Pair:
             return self._exact_codes(side, scope[0])
         # A narrow type is quicker to compute with; every cell number fits into it.
         cells = self._schema.cells(scope)
-        index = np.zeros(len(self._exact_sides[side].rows), dtype=np.min_scalar_type(cells) if cells < 2**31 else "i8")
+        index = np.zeros(len(self.exact_sides[side].rows), dtype=np.min_scalar_type(cells) if cells < 2**31 else "i8")
         for i, name in enumerate(scope):
             if i:
                 index *= self._schema.attribute(name).size
@@ -160,8 +185,8 @@ class _Pair:
 
     def _exact_within(self, side: int, scopes: list[Scope]) -> dict[Scope, Exact]:
         """Marginals over attributes of one table: rows weighted by their key's degree in the other."""
-        here = self._exact_sides[side]
-        weight = self._exact_sides[1 - side].exact_degree if len(self._exact_sides) == 2 else None
+        here = self.exact_sides[side]
+        weight = self.exact_sides[1 - side].exact_degree if len(self.exact_sides) == 2 else None
         union = self._schema.in_order(a for s in scopes for a in s)
         computed: dict[Scope, Exact] = {}
         if self._schema.cells(union) <= max(2**12, min(2**20, len(here.rows))):
@@ -204,7 +229,7 @@ class _Pair:
         return found
 
     def _exact_batch(self, lefts: Sequence[Scope], rights: Sequence[Scope]) -> dict[Scope, Exact]:
-        first, second = self._exact_sides
+        first, second = self.exact_sides
         cells = self._schema.cells
         exact = contract.cross(
             first.rows,
@@ -236,7 +261,7 @@ class _Pair:
         if not (set(parts[0][0]) <= inside[0] and set(parts[1][0]) <= inside[1]):
             parts.reverse()
         blocks = [Block(self._exact_index(i, parts[i][0]), parts[i][1].shape[1]) for i in (0, 1)]
-        first, second = self._exact_sides
+        first, second = self.exact_sides
         return contract.products_over_keys(
             first.rows,
             blocks[0],
@@ -247,6 +272,32 @@ class _Pair:
             len(first.exact_degree),
             join_size=self.exact_size,
         )
+
+
+class _CappedPair(_Pair):
+    """Two tables of which only so many rows of each value are kept. Their join size needs no order of rows."""
+
+    def __init__(self, schema: Schema, whole: _Pair, caps: Mapping[str, Sequence[DegreeBound]]) -> None:
+        self._schema = schema
+        self._whole, self._caps = whole, caps
+        self.exact_keys, self.exact_values = whole.exact_keys, whole.exact_values
+
+    @cached_property
+    def exact_sides(self) -> tuple[_Side, ...]:  # type: ignore[override]
+        tables = zip(self._schema.tables, self._whole.exact_sides, strict=True)
+        return tuple(
+            self._whole.exact_within(t.name, self._caps[t.name]) if self._caps.get(t.name) else side
+            for t, side in tables
+        )
+
+    @cached_property
+    def exact_size(self) -> int:
+        bounds = [b for some in self._caps.values() for b in some]
+        if len(self._schema.tables) < 2 or any(set(b.attributes) != set(self._schema.join_attributes) for b in bounds):
+            return super().exact_size
+        limits = (min((b.limit for b in self._caps.get(t.name, ())), default=None) for t in self._schema.tables)
+        degrees = zip((s.exact_degree for s in self._whole.exact_sides), limits, strict=True)
+        return contract.dot(*(d if limit is None else np.minimum(d, limit) for d, limit in degrees))
 
 
 class DuckEngine:
@@ -337,6 +388,13 @@ class DuckEngine:
         engine = copy(self)
         # What was read is all that an engine keeps, so that the copy knows nothing of the other rows.
         vars(engine)["_exact_tables"] = self._exact_tables.restricted(rules)
+        return engine
+
+    def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> DuckEngine:
+        check_caps(self._schema, caps)
+        engine = copy(self)
+        schema = with_caps(self._schema, caps)
+        vars(engine).update(_schema=schema, _exact_tables=self._exact_tables.capped(schema, caps))
         return engine
 
     def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> DuckEngine:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.schema import Schema
+from dpjoin.schema import DegreeBound, Schema
 from dpjoin.workload import Group
 
 LISTED = "listed value"
@@ -77,6 +77,14 @@ class Engine(Protocol):
 
     def restricted(self, rules: Mapping[str, Rules]) -> Engine:
         """The same tables with only the rows that satisfy the rules; tables not named keep all rows."""
+        ...
+
+    def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Engine:
+        """The same tables with only the rows whose rank in each of their groups is within the limit; see `cap`.
+
+        Ranks are taken on the table itself, by an order of rows that does not depend on which others there are. The
+        result's schema has the caps as enforced bounds.
+        """
         ...
 
     def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> Engine:

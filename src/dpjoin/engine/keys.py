@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpjoin.engine import sumproduct
+from dpjoin.engine import cap, sumproduct
 from dpjoin.engine.contract import Scope
 from dpjoin.engine.interface import LISTED, ExactDegrees, Labels, Rules, Value
 from dpjoin.engine.sumproduct import Counts, Variable
 from dpjoin.errors import SpecError, suggest
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.workload import IntArray
 
 ID, CODE = "id", "code"
@@ -55,6 +55,15 @@ class Values:
         if pa.types.is_timestamp(self.kind):
             return list(map(_time, stored))
         return list(map(int if self.digits else plain, stored))
+
+    def whole(self, numbers: NDArray[Any]) -> IntArray | None:
+        """The same as an array, where all values are whole numbers."""
+        if not pa.types.is_integer(self.kind):
+            return None
+        if self.exact_listed is None:
+            return np.asarray(numbers, dtype=np.int64) + self.exact_low
+        stored = self.exact_listed.take(pa.array(numbers)).to_numpy(zero_copy_only=False)
+        return stored.astype(np.int64) if stored.dtype.kind in "iu" and stored.dtype != np.uint64 else None
 
     def numbers(self, values: Sequence[object]) -> IntArray:
         """The numbers of some values, -1 for those that do not occur."""
@@ -297,6 +306,28 @@ class JoinValues:
         at = np.flatnonzero(np.all([np.ones(len(weights), dtype=bool), *(c >= 0 for c in columns)], axis=0))
         variables, sizes = tuple(id_variables(attributes)), tuple(v.size for v in values)
         return Counts(variables, sizes, tuple(c[at] for c in columns), weights[at], len(at))
+
+    def capped(self, counts: Counts, joins: Scope, bounds: Sequence[DegreeBound]) -> Counts:
+        """The rows of a table within the bounds, by the order of `cap`. `joins` are its join attributes."""
+
+        def content(rows: Counts) -> cap.Content:
+            seeds, ranks = [], []
+            for a in joins:
+                distinct, at = np.unique(rows.ids([(ID, a)])[0], return_inverse=True)
+                values = self._exact_values[a]
+                whole = values.whole(distinct)
+                if whole is None:
+                    listed = values.at(distinct)
+                    seeds.append(cap.seeds(listed)[at])
+                    ranks.append(np.unique([repr(v) for v in listed], return_inverse=True)[1][at])
+                else:
+                    seeds.append(cap.seeds(whole)[at])
+                    ranks.append(whole[at])
+            # The code of a join attribute says nothing that its value does not.
+            codes = [v for v in rows.variables if isinstance(v, tuple) and v[0] == CODE and v[1] not in joins]
+            return cap.Content(seeds, ranks, rows.ids(codes))
+
+        return cap.capped(counts, {tuple(id_variables(b.attributes)): b.limit for b in bounds}, content)
 
     def alone(self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.

@@ -18,7 +18,7 @@ from dpjoin.engine.contract import Exact, Scope
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.engine.keys import CODE, ID, JoinValues
 from dpjoin.engine.sumproduct import Counts, Memo, Variable
-from dpjoin.schema import Schema, Table
+from dpjoin.schema import DegreeBound, Schema, Table
 
 STACKED_CELLS = 2**12
 """Up to this many cells of a table's scopes, and this many rows, go into one elimination."""
@@ -40,6 +40,16 @@ class ManyTables:
         """The rows that satisfy the rules. Nothing that was computed from the others goes along."""
         some = {name: self._exact_some(name, some_rules) for name, some_rules in rules.items()}
         return ManyTables(self._schema, {**self._exact_counts, **some}, self._exact_values)
+
+    def capped(self, schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> ManyTables:
+        """The rows within the caps, of each table by itself."""
+        some = {name: self._exact_within(name, tuple(bounds)) for name, bounds in caps.items()}
+        return ManyTables(schema, {**self._exact_counts, **some}, self._exact_values)
+
+    def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> Counts:
+        attributes = self._schema.table(name).attributes
+        joins = tuple(a for a in self._schema.join_attributes if a in attributes)
+        return self._exact_values.capped(self._exact_counts[name], joins, bounds)
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = [self._exact_some(name, some_rules) for name, some_rules in rules.items()]

@@ -331,6 +331,26 @@ def some_rows(counts: Counts, at: IntArray) -> Counts:
     return Counts(counts.variables, counts.sizes, ids, count, len(at), counts.tables)
 
 
+def group_numbers(counts: Counts, variables: Sequence[Variable]) -> tuple[IntArray, int]:
+    """A number per row, equal for equal values of the variables, and how many there can be."""
+    (numbers,), size = _numbered([counts], variables)
+    return numbers, size
+
+
+def counted(counts: Counts, exact: Exact) -> Counts:
+    """The same rows with other counts; those of none go."""
+    at = np.flatnonzero(exact)
+    return _made(counts, counts.variables, counts.sizes, [c[at] for c in counts.exact_ids], exact[at])
+
+
+def appended(first: Counts, second: Counts) -> Counts:
+    """The rows of both, over the same variables."""
+    both = zip(first.exact_ids, second.exact_ids, strict=True)
+    ids = [np.concatenate([ours, theirs.astype(ours.dtype)]) for ours, theirs in both]
+    exact = np.concatenate([first.exact_counts, second.exact_counts])
+    return _made(first, first.variables, first.sizes, ids, exact)
+
+
 def _from(counts: Counts, tables: frozenset[Hashable]) -> Counts:
     return Counts(counts.variables, counts.sizes, counts.exact_ids, counts.exact_count, counts.rows, tables)
 
