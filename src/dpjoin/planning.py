@@ -285,11 +285,6 @@ def _notes(schema: Schema) -> tuple[str, ...]:
     if keys:
         notes.append(f"Keys in one table only ({', '.join(keys)}) join nothing and are ignored.")
     notes += describe_bounds(schema)
-    if len(schema.tables) == 1 and sum(a.key for a in schema.attributes) > 1:
-        notes.append(
-            "This single table has several keys. If it is itself a join, one person's row may be in it many times, "
-            "and the guarantee holds for one row only: release the tables it came from instead."
-        )
     return tuple(notes)
 
 

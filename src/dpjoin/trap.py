@@ -21,7 +21,7 @@ def joined_table_warning(schema: Schema) -> str | None:
     >>> stays = Table(name="stays", attributes=("patient", "visit", "ward"))
     >>> said = joined_table_warning(Schema((stays,), (*keys, Attribute(name="ward", range=(1, 9)))))
     >>> said.partition(":")[0]
-    "table 'stays' has several keys (patient, visit), like a join made beforehand"
+    "table 'stays' has several keys (patient, visit) and looks like a join"
     """
     private = [t for t in schema.tables if t.private]
     if len(private) != 1:
@@ -32,9 +32,9 @@ def joined_table_warning(schema: Schema) -> str | None:
     if len(keys) < 2 or not idle or all(_unique(table, k) for k in keys):
         return None
     return (
-        f"table {table.name!r} has several keys ({', '.join(keys)}), like a join made beforehand: the guarantee is for "
-        "one row of it, and a row of the tables that were joined may be in many; declare those tables apart, or, if "
-        f"it is no join, leave out the keys that join nothing (see {PAGE})"
+        f"table {table.name!r} has several keys ({', '.join(keys)}) and looks like a join: the guarantee would be for "
+        "one joined row, and a row of the original tables can be in many; declare those tables apart, or, if it is no "
+        f"join, leave out the keys that join nothing ({PAGE})"
     )
 
 
