@@ -1,4 +1,4 @@
-"""All benchmarks with the sizes of `make bench`: `benchmarks/run.py [--only accuracy|uniformize|speed] [--quick]`."""
+"""All benchmarks with the sizes of `make bench`: `benchmarks/run.py [--only accuracy|uniformize|methods|speed]`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import accuracy
 import gap
 import hybrid
 import joins
+import methods
 import speed
+import trap
 import uniformize
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("accuracy", "uniformize", "speed"))
+    parser.add_argument("--only", choices=("accuracy", "uniformize", "methods", "speed"))
     parser.add_argument("--quick", action="store_true", help="small, once, nothing written: does it run?")
     options = parser.parse_args(arguments)
     status = 0
@@ -27,6 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only in (None, "uniformize"):
         wanted = ["--quick"] if options.quick else []
         status = status or uniformize.main(wanted) or gap.main(wanted) or hybrid.main(wanted)
+        status = status or trap.main(wanted)
+    if options.only in (None, "methods"):
+        status = status or methods.main(["--quick"] if options.quick else [])
     if options.only in (None, "speed"):
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
     return status

@@ -32,6 +32,7 @@ SERVES = {
     "uniformize": ["two", "star"],
     "hierarchical": ["two", "star"],
     "hybrid": ["two", "star"],
+    "capped": ["two", "star", "path", "declared"],
     "per_table": ["declared"],
     "path": ["path"],
     "truncate": ["two", "star", "path"],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from dpjoin.algorithms.auto import auto_shares, auto_tight
+from dpjoin.algorithms.capped import capped_shares, capped_tight, check_capped
 from dpjoin.algorithms.hierarchical import (
     check_hierarchical,
     hierarchical_paper,
@@ -54,7 +55,7 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight") -> Method:
     """The method that a spec's choice stands for on this join; SpecError if it cannot serve it."""
     if name == "auto":
         name = {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
-        if profile == "tight" and _may_be_hybrid(schema):
+        if profile == "tight" and _may_be_capped(schema):
             name = "auto"
     method = _METHODS[name]
     method.check(schema)
@@ -63,12 +64,12 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight") -> Method:
     return method
 
 
-def _may_be_hybrid(schema: Schema) -> bool:
-    """Whether there is anything to choose: a noisy bound is needed, and the hybrid could serve."""
+def _may_be_capped(schema: Schema) -> bool:
+    """Whether there is anything to choose: a noisy bound would be needed, and caps can take its place."""
     if len(schema.tables) < 2 or bound_is_public(schema):
         return False
     try:
-        check_hybrid(schema)
+        check_capped(schema)
     except SpecError:
         return False
     return True
@@ -133,7 +134,7 @@ _METHODS = {
     m.name: m
     for m in (
         Method("single_table", lambda _: None, *_AS_ONE),
-        Method("auto", check_hybrid, _tight(auto_shares, auto_tight)),
+        Method("auto", check_capped, _tight(auto_shares, auto_tight)),
         Method("two_table", _check_two, *_AS_ONE),
         Method("multi_table", _check_several, *_AS_ONE),
         Method("uniformize", check_common, _tight(common_key_shares, uniformize_tight), _paper(uniformize_paper)),
@@ -144,6 +145,7 @@ _METHODS = {
             _paper(hierarchical_paper),
         ),
         Method("hybrid", check_hybrid, _tight(common_key_shares, hybrid_tight)),
+        Method("capped", check_capped, _tight(capped_shares, capped_tight)),
         Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight)),
         Method("path", _check_path, _tight(path_shares, path_tight)),
         Method("truncate", check_truncate, _tight(truncate_shares, truncate_tight)),

@@ -6,7 +6,15 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpjoin.algorithms.auto import AutoShares, auto_shares
+from dpjoin.algorithms.auto import DEGREES_SHARE, AutoShares, auto_shares
+from dpjoin.algorithms.capped import (
+    RANKS_SHARE,
+    SIZES_SHARE,
+    CappedShares,
+    cap_attributes,
+    capped_shares,
+    public_bound_of,
+)
 from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.marginals import PILOT_SHARE, SINGLES_SHARE
 from dpjoin.algorithms.path import path_shares
@@ -22,7 +30,6 @@ from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
 from dpjoin.methods import as_one_shares, chosen_method, common_key_shares
 from dpjoin.model.model import clique_scopes
-from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
 from dpjoin.privacy.truncated import paper_laplace_half_width
@@ -158,12 +165,10 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     if spec.profile == "tight" and method == "uniformize":
         parts = common_key_shares(spec.budget, schema)
         stages, buckets = _partition_stages(parts), _buckets(spec, parts, max(degrees))
-    elif method == "auto":
-        either = auto_shares(spec.budget, schema)
-        spent = Concentrated(either.probe.rho + either.bound.rho)
-        shares = TightShares(either.accountant, spent, either.bound_width)
-        stages = _auto_stages(either)
-        expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
+    elif method in ("auto", "capped"):
+        look = auto_shares(spec.budget, schema) if method == "auto" else capped_shares(spec.budget, schema)
+        stages = _capped_stages(look)
+        expected = tuple(_capped_expected(spec, look, d, join_size) for d in degrees)
     elif spec.profile == "tight" and method in _CUT:
         stages = _cut_stages(spec, method)
     elif spec.profile == "tight":
@@ -247,22 +252,44 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _auto_stages(shares: AutoShares) -> tuple[Stage, ...]:
+def _capped_stages(shares: AutoShares | CappedShares) -> tuple[Stage, ...]:
     whole = shares.accountant.rho
-    note = f"with a shift of {shares.probe_width} on average: is any key hot?"
-    either = f"if not, the bound again with a shift of {shares.bound_width}; if so, each value's degrees"
-    left = whole - shares.probe.rho - shares.bound.rho - shares.count.rho
+    left = 1 - float(RANKS_SHARE + SIZES_SHARE) - float(shares.count.rho / whole)
+    note = "where to cap" if isinstance(shares, CappedShares) else "which method promises least, and where to cap"
+    queries = "of what the caps leave"
+    if isinstance(shares, AutoShares) and shares.hybrid is not None:
+        queries += f"; of heavy and light values if that promises less, after {float(DEGREES_SHARE):.0%} on degrees"
     return (
-        Stage("probe", "truncated discrete Gaussian", float(shares.probe.rho / whole), note),
-        Stage("bound or degrees", "truncated discrete Gaussian", float(shares.bound.rho / whole), either),
-        Stage("sizes", "discrete Gaussian", float(shares.count.rho / whole), "unbiased"),
-        Stage("queries", "discrete Gaussian", float(left / whole), "of the join as one, or of light and heavy values"),
+        Stage("ranks", "discrete Gaussian", float(RANKS_SHARE), "how many rows have which rank: what degrees are like"),
+        Stage("sizes under caps", "discrete Gaussian", float(SIZES_SHARE), note),
+        Stage("join size", "discrete Gaussian", float(shares.count.rho / whole), "unbiased"),
+        Stage("queries", "discrete Gaussian", left, queries),
     )
+
+
+def _capped_expected(spec: Spec, shares: AutoShares | CappedShares, degree: int, join_size: int | None) -> Expected:
+    """Half-widths before the fit, if the caps are this degree everywhere."""
+    sets = cap_attributes(spec.schema)
+    caps = {(table, by): degree for table, some in sets.items() for by in some}
+    removed = max(len(some) for some in sets.values())
+    bound = public_bound_of(spec.schema, caps)
+    left = float(shares.accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) - shares.count.rho)
+    count = 1.6449 * bound * removed / math.sqrt(2 * float(shares.count.rho))
+    cell = 1.6449 * bound * math.sqrt(1 + removed**2) * math.sqrt(max(1, _measured(spec.workload)) / (2 * left))
+    return Expected(degree, bound, count, cell, cell / join_size if join_size else None)
+
+
+def _measured(workload: Workload) -> int:
+    """How many marginals and queries share the budget."""
+    products = sum(len(g) for g in workload.groups if isinstance(g, Products))
+    return len(clique_scopes(workload.groups)) + products
 
 
 def _why(schema: Schema, method: str) -> str:
     if method == "auto":
-        return "a small probe of the sensitivity chooses: the join as one table, or heavy values table by table"
+        return "a small look at degrees chooses: cap them, or heavy values table by table, or every table alone"
+    if method == "capped":
+        return "at most so many rows of each key value are kept (a small look says how many); what is left is one join"
     if method in _CUT:
         return _CUT[method]
     if method == "uniformize":
@@ -331,8 +358,7 @@ def _buckets(spec: Spec, shares: PartitionShares, degree: int) -> tuple[Bucket, 
     low, high = 0, 2 * shares.degrees_width
     tables = len(spec.schema.tables)
     quantile = 1.6449 * (1 + churn(spec.schema))
-    measured = len(clique_scopes(spec.workload.groups))
-    measured += sum(len(g) for g in spec.workload.groups if isinstance(g, Products))
+    measured = _measured(spec.workload)
     while not found or low < degree:
         cap = high ** (tables - 1)
         count = quantile * cap / math.sqrt(2 * float(shares.count.rho))
@@ -391,7 +417,5 @@ def _tight_expected(spec: Spec, shares: TightShares, degree: int, join_size: int
     sensitivity = _expected_sensitivity(spec.schema, shares, degree)
     quantile = 1.6449 * max(1, churn(spec.schema))
     count = quantile * sensitivity / math.sqrt(2 * float(shares.count.rho))
-    measured = len(clique_scopes(spec.workload.groups))
-    measured += sum(len(g) for g in spec.workload.groups if isinstance(g, Products))
-    cell = quantile * sensitivity * math.sqrt(max(1, measured) / (2 * float(shares.queries)))
+    cell = quantile * sensitivity * math.sqrt(max(1, _measured(spec.workload)) / (2 * float(shares.queries)))
     return Expected(degree, sensitivity, count, cell, cell / join_size if join_size else None)

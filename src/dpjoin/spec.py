@@ -19,7 +19,18 @@ from dpjoin.privacy.budget import Budget
 from dpjoin.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.workload import Group, Kronecker, Workload, group_from_json, group_to_json
 
-METHODS = ("auto", "two_table", "multi_table", "uniformize", "hierarchical", "per_table", "hybrid", "path", "truncate")
+METHODS = (
+    "auto",
+    "capped",
+    "hybrid",
+    "per_table",
+    "uniformize",
+    "two_table",
+    "multi_table",
+    "hierarchical",
+    "path",
+    "truncate",
+)
 PROFILES = ("tight", "paper")
 DEFAULT_WORKLOAD = {"marginals": 2}
 PLACEHOLDER = "..."

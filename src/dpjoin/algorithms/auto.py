@@ -1,122 +1,125 @@
-"""The default: one small look at the sensitivity decides between the join as one table and the hybrid.
+"""The default: a small look at what degrees are like decides between capping, the hybrid, and table by table.
 
-Where no key value is hot, the join as one table has the smallest bound: the largest degree plus one shift. Where some
-are, the hybrid's light values have a far smaller one. A noisy bound on a small share of the budget tells which it is.
+The look is what `capped` begins with: noisy ranks of each table, and noisy join sizes under a few caps. From these the
+error of every method that can serve is worked out, and the one that promises least runs with all that is left.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpjoin.algorithms.as_one import measure_join, measure_total
-from dpjoin.algorithms.hybrid import hybrid_tight
-from dpjoin.algorithms.parts import shape_noise, size_noise
+from dpjoin.algorithms.capped import (
+    RANKS_SHARE,
+    SIZES_SHARE,
+    Candidate,
+    best_candidate,
+    capped_shares,
+    measure_candidates,
+    measure_ranks,
+    release_candidate,
+)
+from dpjoin.algorithms.forecast import aligned_size, degree_sequence, hybrid_error, per_table_error
+from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
+from dpjoin.algorithms.per_table import PerTableShares, check_per_table, per_table_tight
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, TRUNCATION_SHARE, PartitionShares, round_down
+from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.two_table import Outcome
-from dpjoin.model.threads import one_blas_thread
+from dpjoin.algorithms.uniformize import common_attributes
+from dpjoin.errors import SpecError
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.public_bounds import churn
+from dpjoin.privacy.partition import NoisyRanks
 from dpjoin.privacy.truncated import gaussian_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
-PROBE_SHARE = Fraction(3, 100)
-"""Of rho, for the look that decides. Its shift is about three times that of the bound that follows, which is enough to
-tell a hot key."""
-SECOND_SHARE = Fraction(32, 100)
-"""Of rho, for the bound of the join as one table, or for the hybrid's degrees."""
-HYBRID_GAIN = 1.5
-"""How much smaller the hybrid's bound must be: its heavy values have an error of their own."""
+ASIDE = Fraction(1, 10)
+"""Of delta, for the hybrid's degrees, should it run. Other ways need none, and leave it unspent."""
+DEGREES_SHARE = Fraction(30, 100)
+"""Of rho, for the hybrid's degrees."""
+ALIGNED = 0.5
+"""From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
 
 
 @dataclass(frozen=True)
 class AutoShares:
-    """The split of `auto`: the probe, then a bound or degrees, and for three and more tables the hybrid's gauge."""
+    """The split of `auto`: the look, then whatever is chosen takes the rest."""
 
     accountant: ConcentratedAccountant
-    probe: Concentrated
-    probe_width: int
-    bound: Concentrated
-    bound_width: int
-    degrees: Concentrated
-    degrees_width: int
-    gauge: Concentrated | None
-    gauge_width: int | None
-
-    @property
-    def count(self) -> Concentrated:
-        left = self.accountant.rho - self.probe.rho - self.bound.rho
-        return Concentrated(round_down(left * COUNT_SHARE))
-
-    @property
-    def hybrid(self) -> PartitionShares:
-        return PartitionShares(
-            self.accountant, self.degrees, self.degrees_width, self.gauge, self.gauge_width, self.count
-        )
+    ranks: Concentrated
+    size: Concentrated
+    count: Concentrated
+    hybrid: PartitionShares | None
+    """None where the hybrid cannot serve."""
 
 
 def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
-    """Split a budget so that either way uses all of the delta that is set aside."""
-    moves_bound, moves_degrees = max(1, churn(schema)), 1 + churn(schema)
-    aside = budget.exact.delta * TRUNCATION_SHARE
+    """Split a budget; delta is set aside only where the hybrid may need it."""
+    if not _serves(check_hybrid, schema):
+        capped = capped_shares(budget, schema)
+        return AutoShares(capped.accountant, capped.ranks, capped.size, capped.count, None)
+    aside = budget.exact.delta * ASIDE
     accountant = ConcentratedAccountant(budget, truncation_delta=aside)
-
-    def one_sided(share: Fraction, delta: Fraction, moves: int) -> tuple[Concentrated, int]:
-        cost = Concentrated(round_down(accountant.rho * share), delta)
-        return cost, gaussian_half_width(variance=moves**2 / (2 * cost.rho), delta=delta, sensitivity=moves)
-
+    look = capped_shares(budget, schema)
     several = len(schema.tables) > 2
-    probe, probe_width = one_sided(PROBE_SHARE, aside / 5, moves_bound)
-    bound, bound_width = one_sided(SECOND_SHARE, aside * 4 / 5, moves_bound)
-    degrees, degrees_width = one_sided(SECOND_SHARE, aside * 4 / 5 / (2 if several else 1), moves_degrees)
-    gauge, gauge_width = one_sided(GAUGE_SHARE, aside * 2 / 5, moves_degrees) if several else (None, None)
-    return AutoShares(accountant, probe, probe_width, bound, bound_width, degrees, degrees_width, gauge, gauge_width)
+
+    def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
+        cost = Concentrated(round_down(accountant.rho * share), delta)
+        return cost, gaussian_half_width(variance=1 / (2 * cost.rho), delta=delta, sensitivity=1)
+
+    degrees, width = one_sided(DEGREES_SHARE, aside / (2 if several else 1))
+    gauge, gauge_width = one_sided(GAUGE_SHARE, aside / 2) if several else (None, None)
+    left = accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE)
+    count = Concentrated(round_down(left * COUNT_SHARE))
+    hybrid = PartitionShares(accountant, degrees, width, gauge, gauge_width, count)
+    return AutoShares(accountant, look.ranks, look.size, count, hybrid)
 
 
 def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:
-    """Probe, decide, release. Spends the whole budget either way."""
-    progress("sensitivity", 0, 2)
-    probe = curator.sensitivity_bound(shares.probe, half_width=shares.probe_width)
-    progress("sensitivity", 1, 2)
-    tables = len(curator.schema.tables)
-    # What the second bound would be, if the first is off by its shift; and what light values have.
-    level = max(1.0, _level(probe.value, tables) - shares.probe_width)
-    as_one = _bound(level + shares.bound_width, tables)
-    light = float((2 * shares.degrees_width) ** (tables - 1))
-    rho = curator.rho_left - shares.bound.rho
-    predicted = {
-        "as one": _error(workload, as_one, rho),
-        "hybrid": HYBRID_GAIN * _error(workload, light, rho - (shares.gauge.rho if shares.gauge else 0)),
-    }
-    facts = {name: float(f"{error:.3g}") for name, error in predicted.items()}
-    if predicted["hybrid"] < predicted["as one"]:
+    """Look, decide, release. Spends all of rho, whatever is chosen."""
+    progress("caps", 0, 2)
+    ranks = measure_ranks(curator, shares.ranks)
+    progress("caps", 1, 2)
+    candidates = measure_candidates(curator, ranks, shares.size)
+    best = best_candidate(curator, workload, candidates)
+    progress("caps", 2, 2)
+    predicted = predicted_errors(curator, workload, shares, ranks, best)
+    method = min(predicted, key=predicted.__getitem__)
+    if method == "hybrid":
+        assert shares.hybrid is not None
         outcome = hybrid_tight(curator, workload, shares.hybrid, progress)
-        return replace(outcome, method="hybrid", predicted=facts)
-    second = curator.sensitivity_bound(shares.bound, half_width=shares.bound_width)
-    progress("sensitivity", 2, 2)
-    bound = min(probe, second, key=lambda b: b.value)
-    with one_blas_thread():
-        total = measure_total(curator, bound, shares.count.rho)
-        model, strategy = measure_join(curator, workload, bound, total, progress)
-    method = "two_table" if tables == 2 else "multi_table"
-    return Outcome(model, bound.value, round(model.total), strategy, method=method, predicted=facts)
+    elif method == "per_table":
+        outcome = per_table_tight(curator, workload, PerTableShares(shares.accountant), progress)
+    else:
+        outcome = release_candidate(best, workload, shares.count, progress)
+    return replace(outcome, method=method, predicted={name: float(f"{e:.3g}") for name, e in predicted.items()})
 
 
-def _error(workload: Workload, bound: float, rho: Fraction) -> float:
-    whole = max(1, round(bound))
-    return shape_noise(workload, bound=whole, size=1.0, rho=rho) + size_noise(whole, rho)
+def predicted_errors(
+    curator: Curator, workload: Workload, shares: AutoShares, ranks: list[NoisyRanks], best: Candidate
+) -> dict[str, float]:
+    """The error that each method promises, in join results: a function of noisy numbers alone."""
+    schema, common = curator.schema, common_attributes(curator.schema)
+    predicted = {"capped": best.error}
+    degrees = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if r.question.by == common}
+    if len(degrees) < len(schema.tables):
+        return predicted
+    rho = curator.rho_left
+    if shares.hybrid is not None:
+        left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
+        aligned = best.total.noisy + best.lost > ALIGNED * aligned_size(list(degrees.values()))
+        width = shares.hybrid.degrees_width
+        predicted["hybrid"] = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
+    if _serves(lambda s: check_per_table(s, workload), schema):
+        predicted["per_table"] = per_table_error(workload, degrees, rho=rho)
+    return predicted
 
 
-def _level(bound: int, tables: int) -> float:
-    """The level at which C(level, tables - 1) is about the bound."""
-    ways = tables - 1
-    return float((bound * math.factorial(ways)) ** (1 / ways)) + (ways - 1) / 2
-
-
-def _bound(level: float, tables: int) -> float:
-    ways = tables - 1
-    return max(1.0, (level - (ways - 1) / 2) ** ways / math.factorial(ways))
+def _serves(check: Callable[[Schema], None], schema: Schema) -> bool:
+    try:
+        check(schema)
+    except SpecError:
+        return False
+    return True

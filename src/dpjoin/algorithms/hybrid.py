@@ -214,7 +214,7 @@ def _cut_of(
     sizes = {
         t: np.array([expected_rows(d, v, half_width) for v in values], dtype=np.float64) for t, d in degrees.items()
     }
-    errors = _heavy_errors(workload, sizes, rho)
+    errors = heavy_errors(workload, sizes, rho)
     most = min(len(values), MOST_CELLS // max(1, cells))
     return _Heavy(errors, most)
 
@@ -225,7 +225,7 @@ def _candidates(most: int) -> list[int]:
     return sorted(c for c in {0, most, *wide, *range(8)} if c <= most)
 
 
-def _heavy_errors(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
+def heavy_errors(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
     """By how many of the first values are heavy, the error of their models' join, averaged over the workload's scopes.
 
     A cell at one value is a product of one count for each table, each about size/cells with noise of its own.
@@ -240,7 +240,9 @@ def _heavy_errors(workload: Workload, sizes: Mapping[str, FloatArray], rho: Frac
         for t, size in sizes.items():
             own = [a for a in scope if a in schema.table(t).attributes and a not in common]
             squared = (size / schema.cells(tuple(own))) ** 2
-            both, clean = both * (squared + noise[t]), clean * squared
+            # A fit that leans on the other values is never off by more than a count is likely to differ from theirs.
+            left = noise[t] * squared / (noise[t] + squared)
+            both, clean = both * (squared + left), clean * squared
         cells = schema.cells(tuple(a for a in scope if a not in common))
         errors.append(0.4 * SHRINKAGE * cells * np.sqrt(np.cumsum(both - clean)))
     mean: FloatArray = np.mean(errors, axis=0)

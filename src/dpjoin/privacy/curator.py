@@ -33,7 +33,18 @@ from dpjoin.privacy.budget import (
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.ledger import Event, Ledger, Part
 from dpjoin.privacy.participation import largest_total
-from dpjoin.privacy.partition import Alone, Labels, NoisyDegrees, Question, Rules, Value, check_question, part_limits
+from dpjoin.privacy.partition import (
+    Alone,
+    Labels,
+    NoisyDegrees,
+    NoisyRanks,
+    Question,
+    Rules,
+    Value,
+    check_question,
+    part_limits,
+    rows_by_rank,
+)
 from dpjoin.privacy.public_bounds import (
     Limit,
     bound_is_public,
@@ -47,7 +58,7 @@ from dpjoin.privacy.public_bounds import (
 from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import squared_norm, weight_ranges
 from dpjoin.privacy.truncated import gaussian_delta, laplace_delta, paper_laplace_half_width
-from dpjoin.schema import Schema
+from dpjoin.schema import DegreeBound, Schema, with_caps
 from dpjoin.workload import Group
 
 Numbers = NDArray[Any]
@@ -108,6 +119,7 @@ class Curator:
         self._root = self
         self._minted_in_parts: list[tuple[Bound, Mapping[str, Rules]]] = []
         self._part: str | None = None
+        self._scattered = False
         self._rules: Mapping[str, Rules] = {}
         self._limits: list[Limit] = []
         self._shares: Mapping[str, Fraction] = {}
@@ -263,8 +275,7 @@ class Curator:
 
         Questions about public tables alone are answered exactly, at no cost, with the same threshold.
         """
-        if self._part is not None:
-            raise BudgetError("degrees are asked of the whole instance; give the sub-instance as rules")
+        self._require_whole("degrees are asked")
         moves = 1 + self._churn
         for question in questions:
             check_question(self.schema, question)
@@ -293,6 +304,65 @@ class Curator:
             self._answered.append(answers[-1])
         return answers
 
+    def noisy_ranks(
+        self, stage: str, questions: Sequence[Question], edges: Sequence[int], cost: Concentrated
+    ) -> list[NoisyRanks]:
+        """How many rows have a rank between one edge and the next, for each question about rows. Proof: P-52.
+
+        Costs `cost` a question. This is what degrees are like, all in all: no value is named.
+        """
+        self._require_whole("ranks are asked")
+        for question in questions:
+            check_question(self.schema, question)
+            if question.distinct or not self._places(question.rules):
+                raise BudgetError(f"question {question.name!r} must be about rows of a private table")
+        if list(edges) != sorted({e for e in edges if e > 0}):
+            raise BudgetError("edges of ranks must be increasing whole numbers from 1 on")
+        places = [self._places(q.rules) for q in questions]
+        self._charge_stage(places, [{}] * len(questions), [cost] * len(questions))
+        self._enter(stage, {q.name: q.rules for q in questions})
+        moves = 1 + self._churn
+        variance = Fraction(moves**2) / (2 * cost.rho)
+        answers = []
+        for question in questions:
+            event = Event(
+                mechanism="discrete Gaussian",
+                purpose=f"ranks {question.name}",
+                cost=cost,
+                moves=Fraction(moves),
+                parameters={"variance": variance},
+                part=question.name,
+            )
+            self._ledger = self._ledger.plus(event)
+            exact = self._engine.exact_degrees(question.rules, question.by)
+            noisy = self._noisy_numbers(
+                partial(rows_by_rank, exact.exact_counts, edges),
+                lambda size: noise.discrete_gaussian_array(variance=variance, size=size),
+                event,
+            )
+            deviation = math.sqrt(float(variance))
+            answers.append(NoisyRanks(question, tuple(edges), tuple(int(n) for n in noisy), deviation))
+        return answers
+
+    def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Curator:
+        """A Curator of the same tables with only the rows within the caps, which may be any public numbers.
+
+        It spends from the same budget. Nothing is released and nothing is charged here. Proof: P-63.
+        """
+        if self._churn:
+            raise BudgetError("bounds are enforced already; rows are removed once")
+        if any(caps.get(t.name) for t in self.schema.tables if not t.private):
+            raise BudgetError("caps must be of private tables; the rows of public ones all stay")
+        child = Curator.__new__(type(self))
+        Curator.__init__(child, self._engine, self._accountant)
+        child.schema = with_caps(self.schema, caps)
+        child._open = partial(self._engine.capped, caps)
+        child._root, child._part, child._rules, child._shares = self._root, self._part, self._rules, self._shares
+        child._limits = [*self._limits, *declared_limits(child.schema)]
+        child._churn = max((len(bounds) for bounds in caps.values()), default=0)
+        child._rows = max(1, child._churn)
+        return child
+
     def labels(self, name: str, degrees: Sequence[NoisyDegrees], buckets: Mapping[Value, int]) -> Labels:
         """Sort values into buckets; the given answers put a cap on each bucket. Values not named get bucket 0."""
         if any(known.name == name for known in self._labels):
@@ -319,8 +389,7 @@ class Curator:
         `by_table`: a row pays by how many results it can change, not by the largest number any row can.
         A sub-instance of one table alone is paid for by that table's rows only.
         """
-        if self._part is not None:
-            raise BudgetError("a sub-instance is not restricted again; give all rules at once")
+        self._require_whole("sub-instances are taken")
         every = self._whole(parts)
         shares = self._granted(list(every.values()), by_table)
         self._charge_stage([self._places(rules) for rules in every.values()], shares, costs)
@@ -338,7 +407,7 @@ class Curator:
             child._root, child._part, child._rules = self, name, rules
             child._limits, child._shares = self._limits_of(rules), granted
             # Where bounds are enforced, the rows that one row adds and removes may lie in different parts.
-            child._churn, child._rows = self._churn, 1 + self._churn
+            child._churn, child._rows, child._scattered = self._churn, 1 + self._churn, self._churn > 0
             made.append(child)
         return made
 
@@ -625,11 +694,15 @@ class Curator:
         if not any(bound is known for known in self._minted):
             raise BudgetError("a sensitivity bound must be minted by this Curator; ask it for one")
 
+    def _require_whole(self, what: str) -> None:
+        if self._root is not self:
+            raise BudgetError(f"{what} of the whole instance; give rules instead of asking a part of it")
+
     def _group_churn(self, group: Group) -> int:
         """By how much enforced bounds multiply the squared move of a group: added and removed rows. Proof: P-62."""
         if not self._churn:
             return 1
-        if self._part is None and all(low >= 0 for low, _ in weight_ranges(group)):
+        if not self._scattered and all(low >= 0 for low, _ in weight_ranges(group)):
             return 1 + self._churn**2
         return (1 + self._churn) ** 2
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpjoin.engine.interface import LISTED, Labels, Rules, Value
 from dpjoin.errors import BudgetError
@@ -20,12 +24,14 @@ __all__ = [
     "Alone",
     "Labels",
     "NoisyDegrees",
+    "NoisyRanks",
     "Question",
     "Rules",
     "Value",
     "bucket_cap",
     "check_question",
     "part_limits",
+    "rows_by_rank",
 ]
 
 
@@ -75,6 +81,28 @@ class NoisyDegrees:
     def most(self, value: Value) -> int:
         """What is publicly known of a value's degree: it is not larger."""
         return self.listed.get(value, self.threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyRanks:
+    """How many rows have their rank, within the rows of their value, in each bucket from one edge to the next.
+
+    Bucket k holds the ranks above edges[k - 1] (above 0, for the first) up to edges[k]; the last, all above the last.
+    """
+
+    question: Question
+    edges: tuple[int, ...]
+    noisy: tuple[int, ...]
+    deviation: float
+    """Of each bucket's noise."""
+
+
+def rows_by_rank(exact_degrees: NDArray[np.int64], edges: Sequence[int]) -> NDArray[np.int64]:
+    """For each bucket of ranks, the rows in it: each value has one row of every rank up to its degree. Proof: P-52."""
+    lows = [0, *edges]
+    within = [np.minimum(exact_degrees, high) - np.minimum(exact_degrees, low) for low, high in pairwise(lows)]
+    above = exact_degrees - np.minimum(exact_degrees, lows[-1])
+    return np.array([int(w.sum()) for w in [*within, above]], dtype=np.int64)
 
 
 def check_question(schema: Schema, question: Question) -> None:

@@ -1,0 +1,680 @@
+"""Which method when: every method and its rivals on every instance: `benchmarks/methods.py [--runs N] [--only ROW]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from statistics import median
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import dpjoin as dj
+import joins
+import queries
+from accuracy import errors
+from baselines import Answers, PerTable, whole_rho
+from gap import Panel, _legend, _text, save
+from report import RESULTS, command, markdown_table, number, versions, write
+from uniformize import HOT, LIGHT, SIZE, hot_keys
+
+BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
+SEED = 20230618
+VALUES = 8
+SKEW = 0.8
+"""Value i of a and c has a weight of SKEW^i."""
+SHIFTED = 1 / 3
+"""Of a key's rows, those whose value is moved by a number that belongs to the key."""
+SYNTHETIC = {
+    "3k-64-flat": (3_000, 64, 0.0),
+    "3k-64-zipf1": (3_000, 64, 1.0),
+    "3k-1000-flat": (3_000, 1_000, 0.0),
+    "3k-1000-zipf1": (3_000, 1_000, 1.0),
+    "30k-64-zipf1": (30_000, 64, 1.0),
+    "30k-1000-zipf1": (30_000, 1_000, 1.0),
+    "30k-10k-zipf.5": (30_000, 10_000, 0.5),
+}
+"""Rows per table, keys, Zipf exponent."""
+HARD = "30k-10k-zipf.5"
+"""The row on which auto should be far better than either simple way."""
+DECLARED = ", bounds"
+"""After the name of a query of three tables: its bounds on degrees are declared."""
+GROUPS = ("synthetic", "hot keys", "two tables", "three tables")
+
+COLUMNS = {
+    "uniform": "uniform",
+    "paper": "paper",
+    "as_one": "as one",
+    "uniformize": "uniformize",
+    "per_table": "per_table",
+    "per_table_numpy": "per-table, then join",
+    "flatten": "flatten and truncate",
+    "hybrid": "hybrid",
+    "capped": "capped",
+    "auto": "auto",
+}
+OUTSIDE = ("uniform", "per_table_numpy", "flatten")
+"""The columns that are not dpjoin's."""
+WITHIN, BETTER_ON, FACTOR = 1.25, 0.8, 2.0
+"""The targets: auto over the best column, the share of rows where it beats all outsiders, and how far on HARD."""
+FIGURES = {"tv": "mean total variation", "max": "largest error"}
+
+MOST_CELLS = 2**20
+"""All pairs together make mbi's model one dense table. A larger one would not fit in a minute."""
+
+
+FAILED = "failed"
+"""How the reason for a dash starts when it is a bug."""
+
+
+class NotHere(Exception):
+    """A column that does not apply to a row, and why."""
+
+
+# Instances -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """An instance: tables, what is asked, and the truth, which is computed apart from dpjoin's engine."""
+
+    name: str
+    group: str
+    schema: dj.Schema
+    workload: dj.Workload
+    tables: Mapping[str, pa.Table]
+
+    @cached_property
+    def exact(self) -> Answers:
+        return self.marginals(self.joined())
+
+    @cached_property
+    def join_size(self) -> int:
+        return round(float(self.exact[0].sum()))
+
+    @cached_property
+    def largest_degree(self) -> int:
+        """Rows of one table that agree on all of its join attributes, at most."""
+        found = 0
+        with duckdb.connect() as connection:
+            for name, keys in self.keys.items():
+                connection.register("rows", self.tables[name])
+                sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM rows GROUP BY {_columns(keys)})"
+                found = max(found, connection.sql(sql).fetchall()[0][0])
+        return found
+
+    @cached_property
+    def keys(self) -> dict[str, list[str]]:
+        return {t.name: [a for a in t.attributes if a in self.schema.join_attributes] for t in self.schema.tables}
+
+    def joined(self, most: int | None = None) -> dict[str, np.ndarray]:
+        """The join, counted by the attributes that are asked about; with at most `most` rows per key of each table.
+
+        Which rows stay is decided by a hash of their values, as a careful user would do.
+        """
+        asked = self.workload.attributes
+        counts = []
+        with duckdb.connect() as connection:
+            for table in self.schema.tables:
+                connection.register(f"rows_{table.name}", self.tables[table.name])
+                keys, every = self.keys[table.name], _columns(table.attributes)
+                order = f"row_number() OVER (PARTITION BY {_columns(keys)} ORDER BY hash({every}))"
+                cut = f" QUALIFY {order} <= {most}" if most is not None else ""
+                kept = [*keys, *(a for a in table.attributes if a in asked and a not in keys)]
+                sql = f"SELECT {_columns(kept)}, count(*) AS n_{table.name}"
+                sql += f" FROM (SELECT * FROM rows_{table.name}{cut}) GROUP BY ALL"
+                counts.append(f"({sql}) AS {table.name}")
+            product = " * ".join(f"n_{t.name}::DOUBLE" for t in self.schema.tables)
+            sql = f"SELECT {_columns(asked)}, sum({product}) AS n FROM {' NATURAL JOIN '.join(counts)} GROUP BY ALL"
+            found = connection.sql(sql).to_arrow_table()
+        codes = {a: self.codes(a, found.column(a)) for a in asked}
+        return {**codes, "n": found.column("n").to_numpy()}
+
+    def codes(self, attribute: str, column: pa.ChunkedArray) -> np.ndarray:
+        values = self.schema.attribute(attribute).values
+        assert values is not None
+        return pc.index_in(column, value_set=pa.array(values, type=column.type)).to_numpy()
+
+    def marginals(self, joined: Mapping[str, np.ndarray]) -> Answers:
+        """One flat array per group of the workload."""
+        found = []
+        for group in self.workload.groups:
+            shape = self.schema.shape(group.scope)
+            index = np.ravel_multi_index([joined[a] for a in group.scope], shape)
+            found.append(np.bincount(index, weights=joined["n"], minlength=math.prod(shape)))
+        return found
+
+
+def synthetic(name: str) -> Row:
+    """R(a, b) and S(b, c): n rows each, with the same popular keys b. The join is not a product of its sides."""
+    rows, keys, power = SYNTHETIC[name]
+    rng = np.random.default_rng([SEED, list(SYNTHETIC).index(name)])
+    popular = 1 / np.arange(1, keys + 1) ** power
+    weights = SKEW ** np.arange(VALUES)
+    move = rng.integers(0, VALUES, keys)
+    tables = {}
+    for table, value in (("r", "a"), ("s", "c")):
+        key = rng.choice(keys, rows, p=popular / popular.sum())
+        drawn = rng.choice(VALUES, rows, p=weights / weights.sum())
+        moved = np.where(rng.random(rows) < SHIFTED, move[key], 0)
+        tables[table] = pa.table({"b": key, value: (drawn + moved) % VALUES})
+    return _pair(name, "synthetic", tables, "b", keys, {"r": "a", "s": "c"}, VALUES)
+
+
+def hot(name: str, *, alike: bool) -> Row:
+    """The instances of `uniformize.py`, with the same seeds."""
+    tables = hot_keys(np.random.default_rng([SEED, 0 if alike else 1]), alike=alike)
+    return _pair(name, "hot keys", tables, "k", LIGHT + HOT, {"r": "a", "s": "b"}, SIZE)
+
+
+def _pair(
+    name: str, group: str, tables: Mapping[str, pa.Table], key: str, keys: int, value: Mapping[str, str], size: int
+) -> Row:
+    """Two tables with one attribute each. The key has a range, which `per_table` needs; no query is about it."""
+    schema = dj.Schema(
+        tuple(dj.Table(name=t, attributes=(key, a)) for t, a in value.items()),
+        (
+            dj.Attribute(name=key, range=(0, keys - 1)),
+            *(dj.Attribute(name=a, values=tuple(range(size))) for a in value.values()),
+        ),
+    )
+    first, second = value.values()
+    workload = dj.Workload.marginals(schema, [(first,), (second,), (first, second)])
+    return Row(name, group, schema, workload, tables)
+
+
+def real(name: str, tables: int, *, bounds: bool) -> Row:
+    """A query of the development data: nothing is declared of it but domains, and bounds if asked."""
+    if tables == 2:
+        (query,) = queries.load([name])
+        return Row(name, "two tables", query.schema, query.workload, query.tables)
+    loaded = joins.load(name, bounds=bounds)
+    assert loaded is not None
+    workload = dj.Workload.marginals(loaded[0], (1, 2))
+    return Row(name + DECLARED if bounds else name, "three tables", loaded[0], workload, loaded[1])
+
+
+def instances() -> dict[str, Callable[[], Row]]:
+    """All rows by name. Says one line when the development data are not there."""
+    found: dict[str, Callable[[], Row]] = {n: partial(synthetic, n) for n in SYNTHETIC}
+    found["hot-uniform"] = partial(hot, "hot-uniform", alike=True)
+    found["hot-skewed"] = partial(hot, "hot-skewed", alike=False)
+    files = sorted(queries.DATA.glob("*/queries.json"))
+    if not files:
+        print("skipped: no development data in ../shared/data (beside the repository)")
+    described = [q for path in files for q in json.loads(path.read_text(encoding="utf-8"))]
+    for q in sorted(described, key=lambda q: len(q["relations"])):
+        name, tables = q["name"], len(q["relations"])
+        found[name] = partial(real, name, tables, bounds=False)
+        if name in joins.BOUNDS:
+            found[name + DECLARED] = partial(real, name, tables, bounds=True)
+    return found
+
+
+def _columns(names: Sequence[str]) -> str:
+    return ", ".join(f'"{n}"' for n in names)
+
+
+# Columns ---------------------------------------------------------------------------------------------------------
+
+Run = Callable[[np.random.Generator], tuple[Answers, dict[str, Any]]]
+
+
+def column(name: str, row: Row) -> Run:
+    """One way to answer a row, ready to be run; NotHere if it does not apply."""
+    if name == "uniform":
+        answers = [np.full(len(e), row.join_size / len(e)) for e in row.exact]
+        return lambda _: (answers, {})
+    if name == "per_table_numpy":
+        return _per_table_numpy(row)
+    if name == "flatten":
+        return _flatten(row)
+    as_one = "two_table" if len(row.schema.tables) == 2 else "multi_table"
+    method = as_one if name in ("paper", "as_one") else name
+    return lambda _: _released(row, method, "paper" if name == "paper" else "tight")
+
+
+def _released(row: Row, method: str, profile: str) -> tuple[Answers, dict[str, Any]]:
+    try:
+        release = dj.release(row.schema, row.workload, row.tables, BUDGET, method=method, profile=profile)
+    except dj.SpecError as error:
+        raise NotHere(str(error)) from None
+    facts = {}
+    if method == "auto":
+        facts = {"ran": release.method, "predicted": dict(release.facts.get("predicted_error", {}))}
+    return np.split(release.answer(), np.cumsum([len(e) for e in row.exact])[:-1]), facts
+
+
+def _per_table_numpy(row: Row) -> Run:
+    """What an outsider would do with numpy. It is told which keys occur."""
+    # To this baseline a join attribute is one that is marked as a key.
+    keyed = [
+        dj.Attribute(name=a.name, key=True) if a.name in row.schema.join_attributes else a
+        for a in row.schema.attributes
+    ]
+    baseline = PerTable(replace(row.schema, attributes=tuple(keyed)), row.workload, row.tables)
+    rho = whole_rho(BUDGET)
+    return lambda rng: (baseline.answers(rho, rng), {})
+
+
+def _flatten(row: Row) -> Run:
+    """Keep tau rows per key, join, release the join as one table in which one row of the input moves 2 tau results.
+
+    The synthesizer is Private-PGM (mbi): Gaussian noise on every marginal, then the graphical model that fits best.
+    A dropped row may let another one in, hence twice. tau is the true largest degree, so nothing is dropped: a favour,
+    since a user would have to guess tau or pay for it.
+    """
+    if len(row.schema.tables) > 2:
+        raise NotHere("for two tables only")
+    asked = row.workload.attributes
+    cells = math.prod(row.schema.shape(asked))
+    if cells > MOST_CELLS:
+        raise NotHere(f"a model of {cells:,} cells is too large")
+    try:
+        import jax
+
+        # Single precision is too little for millions of join results. Of the cache mbi itself says that it is slower.
+        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_enable_compilation_cache", False)
+        from mbi import Domain, LinearMeasurement, estimation
+    except ImportError:
+        raise NotHere("mbi is not installed") from None
+    counts = row.marginals(row.joined(row.largest_degree))
+    scopes = [g.scope for g in row.workload.groups]
+    domain = Domain(list(asked), list(row.schema.shape(asked)))
+    sigma = 2 * row.largest_degree * math.sqrt(len(counts) / (2 * whole_rho(BUDGET)))
+
+    def run(rng: np.random.Generator) -> tuple[Answers, dict[str, Any]]:
+        seen = [
+            LinearMeasurement(c + rng.normal(0, sigma, c.shape), s, stddev=sigma)
+            for s, c in zip(scopes, counts, strict=True)
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = estimation.MirrorDescent().estimate(domain, seen)
+        return [np.asarray(model.project(s).datavector(), dtype=float) for s in scopes], {}
+
+    return run
+
+
+# Figures ---------------------------------------------------------------------------------------------------------
+
+
+def measure(row: Row, name: str, runs: int) -> dict[str, Any]:
+    """Medians over the runs, and every run; or why there is nothing."""
+    rng = np.random.default_rng([SEED, list(COLUMNS).index(name)])
+    found = []
+    try:
+        run = column(name, row)
+        for _ in range(1 if name == "uniform" else runs):
+            started = time.perf_counter()
+            answers, facts = run(rng)
+            seconds = time.perf_counter() - started
+            found.append({**wrong(row, answers), "seconds": seconds, **facts})
+    except NotHere as error:
+        return {"none": str(error)}
+    except Exception as error:  # a bug in one method must not cost the rows that follow; main says that there was one
+        traceback.print_exc()
+        return {"none": f"{FAILED}, {type(error).__name__}: {error}"}
+    return {k: median(f[k] for f in found) for k in ("tv", "max", "cell", "moved", "seconds")} | {"runs": found}
+
+
+def wrong(row: Row, answers: Answers) -> dict[str, float]:
+    """`tv`, `max`: as in accuracy.py. In join results: `cell`, the mean absolute error of all cells; `moved`, half the
+    absolute errors of a marginal added up, the mean over the marginals."""
+    variation, largest = errors(row, answers)
+    off = [np.abs(a - e) for a, e in zip(answers, row.exact, strict=True)]
+    cell, moved = float(np.concatenate(off).mean()), float(np.mean([o.sum() / 2 for o in off]))
+    return {"tv": variation, "max": largest, "cell": cell, "moved": moved}
+
+
+def described(row: Row) -> dict[str, Any]:
+    return {
+        "group": row.group,
+        "tables": len(row.schema.tables),
+        "join_size": row.join_size,
+        "largest_degree": row.largest_degree,
+        "marginals": len(row.exact),
+    }
+
+
+# The page --------------------------------------------------------------------------------------------------------
+
+Rows = Mapping[str, Mapping[str, Any]]
+
+
+def page(rows: Rows, runs: int) -> str:
+    parts = [
+        "# Which method when",
+        f"Made by `{command('methods.py', '--runs', runs)}` with {versions('mbi', 'jax')}.",
+        f"Budget (1, 1e-6), medians of {runs} runs, best of each row in bold. A dash: the method does not apply.",
+        _words(),
+    ]
+    for figure, title in (
+        ("tv", "Mean total variation over the marginals"),
+        ("max", "Largest error of any cell, as a share of the join size"),
+    ):
+        lines = [
+            [n, f"{r['join_size']:,}", f"{r['largest_degree']:,}", *_cells(r["columns"], figure)]
+            for n, r in rows.items()
+        ]
+        parts += [f"## {title}", markdown_table(["row", "join size", "largest degree", *COLUMNS.values()], lines)]
+    parts += ["## Checks", *checks(rows)]
+    parts += ["## What auto did", *_auto(rows)]
+    reasons: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        for c, cell in row["columns"].items():
+            if "none" in cell:
+                # After the first semicolon a message says what to do instead.
+                reasons.setdefault(f"{COLUMNS[c]}: {cell['none'].split(';')[0]}", []).append(name)
+    if reasons:
+        parts += ["## Why there are dashes", "\n".join(f"* {why}. Rows: {'; '.join(n)}." for why, n in reasons.items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _words() -> str:
+    rows = (
+        "Rows: two synthetic tables R(a, b) and S(b, c), named by rows per table, keys and the popularity of keys, "
+        f"which both tables share; a and c have {VALUES} values, mildly skewed, and for a third of the rows they "
+        "depend on the key. Then the hot keys of `uniformize.py`, with values that are uniform or not. Then every "
+        "query of the development data; nothing is declared of their tables, except bounds on degrees where the row "
+        "says so. Asked: all 1- and 2-way marginals of the attributes that are not keys. Domains of real data are read "
+        "off the data, which a real release must not do. Keys of synthetic tables have a declared range, others have "
+        "none, so that `per_table` cannot serve them."
+    )
+    columns = {
+        "uniform": "every cell alike; it knows the true join size, so it is not private",
+        "paper": "`two_table` or `multi_table` with the paper's mechanisms and constants",
+        "as_one": "the same, `tight`",
+        "per_table_numpy": "each table alone with the whole budget, numpy noise, negative counts clipped, joined; it "
+        "knows which keys occur, so it is not private",
+        "flatten": "at most tau rows per key, joined, then Private-PGM (mbi) on the join as one table to which a row "
+        "contributes 2 tau; it knows the true largest degree and takes it as tau, so it is not private, and where "
+        "degrees are small this is worth most (dpjoin knows as much where bounds are declared). OpenDP's contingency "
+        "tables would do the same, but need an older Polars and an older mbi",
+    }
+    lines = [f"* {COLUMNS[c]}: {words}." for c, words in columns.items()]
+    return "\n".join([rows, "", *lines, "* The others are dpjoin's methods, profile `tight`."])
+
+
+def _cells(columns: Mapping[str, Any], figure: str) -> Iterator[str]:
+    least = min((c[figure] for c in columns.values() if figure in c), default=0.0)
+    for name in COLUMNS:
+        cell = columns.get(name, {})
+        if figure not in cell:
+            yield "–"
+        else:
+            yield f"**{number(cell[figure])}**" if cell[figure] <= least else number(cell[figure])
+
+
+def checks(rows: Rows) -> list[str]:
+    """The targets, each met or not."""
+    ready = {n: r["columns"] for n, r in rows.items() if "tv" in r["columns"].get("auto", {})}
+    if not ready:
+        return ["auto was not run."]
+    said = []
+    for figure, words in FIGURES.items():
+        far = []
+        for name, columns in ready.items():
+            best = min((c for c in columns if figure in columns[c]), key=lambda c: columns[c][figure])
+            ratio = _ratio(columns["auto"][figure], columns[best][figure])
+            if ratio > WITHIN:
+                far.append(f"{name} ({ratio:.2f} times {COLUMNS[best]})")
+        text = f"auto within {WITHIN} times the best column on every row, {words}: **{_met(not far)}**"
+        said.append(text + (f", not on {len(far)} of {len(ready)}: {'; '.join(far)}." if far else "."))
+    for figure, words in FIGURES.items():
+        lost = []
+        for name, columns in ready.items():
+            others = [columns[c][figure] for c in OUTSIDE if figure in columns.get(c, {})]
+            if others and columns["auto"][figure] >= min(others):
+                lost.append(name)
+        share = 1 - len(lost) / len(ready)
+        text = f"auto better than everything that is not dpjoin's on {BETTER_ON:.0%} of the rows, {words}: "
+        text += f"**{_met(share >= BETTER_ON)}**, {share:.0%} of {len(ready)}"
+        said.append(text + (f"; not on {', '.join(lost)}." if lost else "."))
+    if HARD in ready:
+        columns = ready[HARD]
+        for figure, words in FIGURES.items():
+            ratios = {
+                c: _ratio(columns[c][figure], columns["auto"][figure])
+                for c in ("per_table", "per_table_numpy", "as_one")
+                if figure in columns.get(c, {})
+            }
+            each = ", ".join(f"{COLUMNS[c]} {r:.2f}" for c, r in ratios.items())
+            met = bool(ratios) and min(ratios.values()) >= FACTOR
+            said.append(f"On {HARD} others have {FACTOR:g} times auto's error, {words}: **{_met(met)}**: {each}.")
+    return ["\n".join(f"* {s}" for s in said)]
+
+
+def _auto(rows: Rows) -> list[str]:
+    lines = []
+    for name, row in rows.items():
+        cell = row["columns"].get("auto", {})
+        if "runs" in cell:
+            ran = ", ".join(f"{m} ({n})" for m, n in Counter(r["ran"] for r in cell["runs"]).most_common())
+            ways = list(dict.fromkeys(w for r in cell["runs"] for w in r["predicted"]))
+            expected = [(w, median(r["predicted"][w] for r in cell["runs"] if w in r["predicted"])) for w in ways]
+            guesses = ", ".join(f"{w} {_round(v)}" for w, v in expected) or "nothing to choose"
+            lines.append([name, ran, guesses, _round(cell["cell"]), _round(cell["moved"]), f"{cell['seconds']:.1f}"])
+    head = ["row", "ran (times)", "predicted", "measured, per cell", "measured, moved", "seconds"]
+    return [
+        "Errors in join results, medians. Per cell: mean absolute error over all cells. Moved: half the absolute "
+        "errors of a marginal added up, the mean over the marginals; it is total variation times join size, plus what "
+        "the size is off. Seconds are of one machine that may have been busy.",
+        markdown_table(head, lines),
+    ]
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below > 0 else (1.0 if above == 0 else math.inf)
+
+
+def _round(value: float) -> str:
+    """Three digits that matter, whole numbers from a thousand on."""
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _met(yes: bool) -> str:
+    return "met" if yes else "not met"
+
+
+# Plots -----------------------------------------------------------------------------------------------------------
+
+COLOURS = {
+    "uniform": "#94a3b8",
+    "paper": "#a16207",
+    "as_one": "#2563eb",
+    "uniformize": "#7c3aed",
+    "per_table": "#16a34a",
+    "per_table_numpy": "#16a34a",
+    "flatten": "#db2777",
+    "hybrid": "#0891b2",
+    "capped": "#ea580c",
+    "auto": "#dc2626",
+}
+LINE = 22
+"""Height of a row of the plot."""
+
+
+def _mark(name: str, x: float = 12.0, y: float = 0.0) -> str:
+    """dpjoin's methods are discs, others are hollow squares, auto is a large diamond."""
+    colour = COLOURS[name]
+    if name == "auto":
+        return f'<path d="M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8 -8z" fill="{colour}" fill-opacity="0.85" stroke="white"/>'
+    if name in OUTSIDE:
+        return (
+            f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="white" fill-opacity="0.6" '
+            f'stroke="{colour}" stroke-width="2"/>'
+        )
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}" fill-opacity="0.9"/>'
+
+
+def draw_methods(rows: Rows) -> None:
+    """One line per row, one mark per column: mean total variation on a logarithmic axis, auto on top of the others."""
+    shown = [g for g in GROUPS if any(r["group"] == g for r in rows.values())]
+    left, top, width = 190, 96, 640
+    height = LINE * (len(rows) + len(shown)) + 10
+    values = [c["tv"] for r in rows.values() for c in r["columns"].values() if "tv" in c]
+    # Half a step of room, so that no mark lies on the frame.
+    ends = (min(max(v, 1e-6) for v in values) / 1.3, min(1.0, max(values)) * 1.3)
+    out = [
+        _text(left, 20, "Mean total variation over all 1- and 2-way marginals: further left is better", weight="bold")
+    ]
+    for first in (0, 5):
+        some = list(COLUMNS)[first : first + 5]
+        out += _legend(left - 60, 44 + 4 * first, [(_mark(c), COLUMNS[c]) for c in some])
+    panel = Panel(left, top, ends, (0.1, 1.0), width, height)
+    for power in range(math.floor(math.log10(ends[0])), 1):
+        for digit in (1, 2, 5):
+            value = digit * 10.0**power
+            if ends[0] <= value <= ends[1]:
+                x, _ = panel.at(value, 1.0)
+                out.append(
+                    f'<path d="M{x:.1f} {top}V{top + height}" stroke="{"#cbd5e1" if digit == 1 else "#eef2f7"}"/>'
+                )
+                out.append(_text(x, top + height + 18, f"{value:g}", anchor="middle"))
+    y = top + 5.0
+    for group in shown:
+        out.append(_text(12, y + LINE * 0.7, group, weight="bold", colour="#475569"))
+        y += LINE
+        for name, row in rows.items():
+            if row["group"] == group:
+                middle = y + LINE / 2
+                out.append(_text(left - 10, middle + 4, name, anchor="end"))
+                out.append(f'<path d="M{left} {middle:.1f}h{width}" stroke="#eef2f7"/>')
+                for c in COLUMNS:
+                    if "tv" in row["columns"].get(c, {}):
+                        x, _ = panel.at(min(max(row["columns"][c]["tv"], 1e-6), ends[1]), 1.0)
+                        out.append(_mark(c, x, middle))
+                y += LINE
+    out.append(f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#475569"/>')
+    save("methods", left + width + 30, top + height + 34, out)
+
+
+CALIBRATED = "moved"
+"""The measured error that has the unit of the predictions in `algorithms/parts.py`."""
+
+
+def calibration(rows: Rows) -> list[tuple[str, float, float]]:
+    """For each run in which auto had a choice: what ran, the error it predicted, the error it had."""
+    found = []
+    for row in rows.values():
+        for run in row["columns"].get("auto", {}).get("runs", ()):
+            guess = _prediction(run["predicted"], run["ran"])
+            if guess is not None and run[CALIBRATED] > 0:
+                found.append((run["ran"], guess, run[CALIBRATED]))
+    return found
+
+
+def _prediction(predicted: Mapping[str, float], ran: str) -> float | None:
+    """auto may name a way by its method or, for the join as one table, in words."""
+    names = (ran, ran.replace("_", " "), *(("as one", "as_one") if ran in ("two_table", "multi_table") else ()))
+    return next((predicted[n] for n in names if predicted.get(n)), None)
+
+
+def draw_calibration(rows: Rows) -> None:
+    """Predicted against measured, one dot per run: on the diagonal auto knew what it did."""
+    points = calibration(rows)
+    if not points:
+        return
+    values = [v for p in points for v in p[1:]]
+    ends = (10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values) * 1.01)))
+    panel = Panel(90, 84, ends, ends, 420, 420)
+    unit = {"cell": "mean absolute error of a cell", "moved": "half the absolute errors of a marginal"}[CALIBRATED]
+    panel.axes(f"{unit[0].upper()}{unit[1:]}, in join results", "predicted by auto", "measured")
+    panel.line([(e, e) for e in ends], "#475569", dash="4 3")
+    ways = list(dict.fromkeys(way for way, _, _ in points))
+    colours = {w: COLOURS["as_one" if w in ("two_table", "multi_table") else w] for w in ways if w in COLOURS}
+    colours |= {"two_table": COLOURS["as_one"], "multi_table": "#1e3a8a"}
+    marks = []
+    for way in ways:
+        colour = colours.get(way, "#475569")
+        for x, y in (panel.at(p, m) for w, p, m in points if w == way):
+            panel.out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}" fill-opacity="0.5"/>')
+        marks.append((f'<circle cx="12" cy="0" r="4.5" fill="{colour}"/>', way))
+    title = _text(90, 20, "What auto predicted of the method it ran, one dot per run", weight="bold")
+    save("calibration", 560, 560, [title, *panel.out, *_legend(80, 44, marks)])
+
+
+# ------------------------------------------------------------------------------------------------------------------
+
+
+def put(rows: Rows, runs: int) -> None:
+    write("methods", page(rows, runs), {"runs": runs, "rows": rows})
+    draw_methods(rows)
+    draw_calibration(rows)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="these rows; others stay as they are in the results")
+    parser.add_argument("--columns", nargs="+", metavar="COLUMN", choices=COLUMNS, help="likewise: these columns")
+    parser.add_argument("--resume", action="store_true", help="do not measure again what the results have")
+    parser.add_argument("--no-write", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="one small instance, once, nothing written")
+    options = parser.parse_args(arguments)
+    ways = instances()
+    runs = 1 if options.quick else options.runs
+    wanted = options.only or (list(ways)[:1] if options.quick else list(ways))
+    unknown = [n for n in wanted if n not in ways]
+    if unknown:
+        parser.error(f"no row {unknown[0]!r}; rows: {', '.join(ways)}")
+    columns = options.columns or list(COLUMNS)
+    write_it = not options.no_write and not options.quick
+    before = _before(runs) if options.resume or options.only or options.columns else {}
+    if before is None:
+        if write_it and not options.resume:
+            print("nothing is written: the results have another number of runs, and this would replace part of them")
+            write_it = False
+        before = {}
+    found = {n: before[n] for n in ways if n in before}
+    for name in wanted:
+        have = found.get(name, {}).get("columns", {})
+        # Dashes are tried again: they cost little, and a method may have come to serve what it did not.
+        missing = [c for c in columns if not (options.resume and "tv" in have.get(c, {}))]
+        if not missing:
+            continue
+        row = ways[name]()
+        new = {c: measure(row, c, runs) for c in missing}
+        together = {c: (have | new)[c] for c in COLUMNS if c in have | new}
+        found[name] = {**described(row), "columns": together}
+        found = {n: found[n] for n in ways if n in found}
+        shown = {c: f"{v['tv']:.4f} ({v['seconds']:.1f} s)" if "tv" in v else "–" for c, v in new.items()}
+        print(name, shown, flush=True)
+        if write_it:
+            put(found, runs)
+    if options.quick:
+        print("\n".join(checks(found)))
+    elif write_it:
+        put(found, runs)
+    cells = {f"{n}, {c}": v for n in wanted for c, v in found[n]["columns"].items()}
+    failed = [where for where, v in cells.items() if v.get("none", "").startswith(FAILED)]
+    if failed:
+        print(f"{FAILED}: {'; '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _before(runs: int) -> dict[str, Any] | None:
+    """The rows of the results so far; None if they have another number of runs."""
+    path = RESULTS / "methods.json"
+    if not path.exists():
+        return {}
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return data["rows"] if data["runs"] == runs else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

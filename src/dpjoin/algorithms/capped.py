@@ -1,0 +1,276 @@
+"""Capped: keep at most so many rows of each key value, and release what is left as one join.
+
+A noisy bound must exceed the largest degree, so it is that degree plus a shift, whatever the other degrees are. A cap
+needs no shift: it is a public number, and rows beyond it go. What it costs is a factor of the square root of two, since
+a row more may push another one out (P-62), and the join results that are lost.
+
+Where to cap is decided from noisy numbers. First how many rows have which rank within their value, for each table: that
+shows what degrees are like at the price of a histogram. Then the join sizes that a few caps leave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+
+from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total
+from dpjoin.algorithms.parts import SHAPE_DISTANCE, settled, shape_noise, size_noise
+from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.two_table import Outcome
+from dpjoin.errors import SpecError
+from dpjoin.model.model import Model
+from dpjoin.model.terms import FloatArray
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.partition import NoisyRanks, Question
+from dpjoin.privacy.public_bounds import bound_is_public, degree_caps
+from dpjoin.schema import DegreeBound, Schema, with_caps
+from dpjoin.workload import Workload
+
+RANKS_SHARE = Fraction(4, 100)
+"""Of rho, for the ranks of all tables: a count of rows is then off by about 23 at (1, 1e-6)."""
+SIZES_SHARE = Fraction(4, 100)
+"""Of rho, for the join sizes that the candidates leave."""
+LEVELS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+"""Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
+STANDS_OUT = 10.0
+"""By how many variances of the noise a longer histogram must fit better to count, and by one more for each bucket. Of
+pure noise hardly any does; one value of 650 rows above others of 200 does half the time."""
+EDGES = tuple(sorted({max(n + 1, round(1.2**n)) for n in range(110)}))
+"""The caps there are, and the edges of the ranks' buckets: all small numbers, then a fifth more each."""
+
+MOST_WAYS = 2000
+"""How many ways to cap the tables are tried, to find one with few caps for each."""
+
+Caps = dict[tuple[str, tuple[str, ...]], int]
+"""By table and attributes: how many of its rows may share a value."""
+
+
+def cap_attributes(schema: Schema) -> dict[str, list[tuple[str, ...]]]:
+    """By which attributes each private table is capped, so that the join has a public bound: as few for each as can be.
+
+    A table with fewer caps pays less for them. Tables with declared bounds need none where those serve.
+    """
+    possible: dict[str, list[tuple[str, ...]]] = {}
+    for table in schema.tables:
+        others = [o for o in schema.tables if o.name != table.name]
+        shared = (schema.in_order(set(table.attributes) & set(o.attributes)) for o in others)
+        possible[table.name] = [s for s in dict.fromkeys(shared) if s] if table.private else []
+
+    def serves(chosen: Iterable[Sequence[tuple[str, ...]]]) -> bool:
+        caps = {(t, by): 1 for t, sets in zip(possible, chosen, strict=True) for by in sets}
+        return bound_is_public(_with(schema, caps))
+
+    if not serves(possible.values()):
+        raise SpecError(
+            "method 'capped' must have tables that meet: every private one is to share an attribute with another; "
+            "use method 'multi_table'"
+        )
+    for most in range(max(map(len, possible.values())) + 1):
+        ways = [[c for n in range(most + 1) for c in combinations(sets, n)] for sets in possible.values()]
+        if math.prod(map(len, ways)) > MOST_WAYS:
+            break
+        fitting = [chosen for chosen in product(*ways) if serves(chosen)]
+        if fitting:
+            best = min(fitting, key=lambda chosen: sum(map(len, chosen)))
+            return {name: list(sets) for name, sets in zip(possible, best, strict=True) if sets}
+    return {name: sets for name, sets in possible.items() if sets}
+
+
+def check_capped(schema: Schema) -> None:
+    if len(schema.private_tables) < 2:
+        raise SpecError("method 'capped' must have two or more private tables; use auto")
+    if any(t.enforce and t.bounds for t in schema.tables):
+        raise SpecError(
+            "method 'capped' removes rows itself, so no bounds must be enforced; remove bounds = \"enforce\", or use "
+            "method 'multi_table'"
+        )
+    if not cap_attributes(schema):
+        raise SpecError("method 'capped' must have something to cap, and declared bounds serve already; use auto")
+
+
+@dataclass(frozen=True)
+class CappedShares:
+    """The split: ranks, the sizes of candidates, the join size; the rest is for queries. No delta is set aside."""
+
+    accountant: ConcentratedAccountant
+    ranks: Concentrated
+    """Of one question; a row takes part in those of its table."""
+    size: Concentrated
+    """Of one candidate."""
+    count: Concentrated
+
+
+def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
+    accountant = ConcentratedAccountant(budget)
+    questions = max((len(sets) for sets in cap_attributes(schema).values()), default=1)
+    ranks = Concentrated(round_down(accountant.rho * RANKS_SHARE / questions))
+    size = Concentrated(round_down(accountant.rho * SIZES_SHARE / len(LEVELS)))
+    count = Concentrated(round_down(accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) * COUNT_SHARE))
+    return CappedShares(accountant, ranks, size, count)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Caps, with what they leave of the join, and the error that this promises, in join results."""
+
+    caps: Caps
+    curator: Curator
+    bound: Bound
+    total: NoisyTotal
+    lost: float = 0.0
+    error: float = math.inf
+
+
+def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, progress: Progress) -> Outcome:
+    """The `tight` profile: ranks, candidates, the best of them. Spends the whole budget."""
+    progress("caps", 0, 2)
+    ranks = measure_ranks(curator, shares.ranks)
+    progress("caps", 1, 2)
+    best = best_candidate(curator, workload, measure_candidates(curator, ranks, shares.size))
+    progress("caps", 2, 2)
+    return release_candidate(best, workload, shares.count, progress)
+
+
+def measure_ranks(curator: Curator, cost: Concentrated) -> list[NoisyRanks]:
+    """The ranks of each table by the attributes that it may be capped by."""
+    questions = [
+        Question(name=f"ranks of {table} by {', '.join(by)}", rules={table: {}}, by=by)
+        for table, sets in cap_attributes(curator.schema).items()
+        for by in sets
+    ]
+    return curator.noisy_ranks("ranks", questions, EDGES, cost)
+
+
+def measure_candidates(curator: Curator, ranks: Sequence[NoisyRanks], cost: Concentrated) -> list[Candidate]:
+    """Caps of every level, each once, and the join sizes that they leave: the most generous first."""
+    found: list[Candidate] = []
+    for caps in candidate_caps(curator.schema, ranks):
+        child = curator.capped(_bounds(caps))
+        bound = child.public_bound()
+        assert bound is not None, "caps were chosen so that the bound is public"
+        found.append(Candidate(caps, child, bound, measure_total(child, bound, cost.rho)))
+    return found
+
+
+def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
+    """Different caps, from those beyond which nothing is seen downwards: a function of noisy ranks alone."""
+    rows = {_place(r): rows_beyond(r) for r in ranks}
+    unseen = {place: 2 * r.deviation for place, r in zip(rows, ranks, strict=True)}
+
+    def capped_at(share: float) -> Caps:
+        found = {}
+        for place, beyond in rows.items():
+            least = max(unseen[place], share * float(beyond[0]))
+            found[place] = EDGES[min(int(np.argmax(beyond[1:] <= least)), len(EDGES) - 1)]
+        return found
+
+    top = capped_at(0.0)
+    candidates = [_raised(schema, capped_at(share), top) for share in LEVELS]
+    return [caps for i, caps in enumerate(candidates) if caps not in candidates[:i]]
+
+
+def rows_beyond(ranks: NoisyRanks) -> FloatArray:
+    """How many rows have a rank above 0, and above each edge, with the noise smoothed out.
+
+    The number of values with at least so many rows falls with the rank, so the closest numbers that do take the place
+    of noisy ones. Beyond some edge there is nothing but noise: the first beyond which the fit hardly gets closer.
+    """
+    from scipy.optimize import isotonic_regression
+
+    widths = np.diff([0, *ranks.edges]).astype(np.float64)
+    noisy = np.array(ranks.noisy[:-1], dtype=np.float64)
+
+    def fitted(last: int) -> FloatArray:
+        """With nothing from bucket `last` on."""
+        values = np.zeros(len(noisy))
+        if last:
+            some = isotonic_regression(noisy[:last] / widths[:last], weights=widths[:last] ** 2, increasing=False).x
+            values[:last] = np.maximum(some, 0.0)
+        return values * widths
+
+    lengths = range(len(noisy) + 1)
+    misfit = np.array([n + float(((noisy - fitted(n)) ** 2).sum()) / ranks.deviation**2 for n in lengths])
+    inside = fitted(int(np.argmax(misfit <= misfit.min() + STANDS_OUT)))
+    return np.append(np.cumsum(inside[::-1])[::-1], 0.0)
+
+
+def _raised(schema: Schema, caps: Caps, top: Caps) -> Caps:
+    """Every cap as large as it can be, up to `top`, without a larger bound: what is free is not cut."""
+    bound = public_bound_of(schema, caps)
+    for place in sorted(caps):
+        higher = [e for e in EDGES if caps[place] < e <= top[place]]
+        for edge in reversed(higher):
+            raised = {**caps, place: edge}
+            if public_bound_of(schema, raised) <= bound:
+                caps = raised
+                break
+    return caps
+
+
+def public_bound_of(schema: Schema, caps: Caps) -> int:
+    """The bound that caps give: the most join results that one row can be in."""
+    capped = _with(schema, caps)
+    names = frozenset(t.name for t in schema.tables)
+    found = degree_caps(capped)
+    return max(found.get(names - {t}, 1) for t in schema.private_tables)
+
+
+def best_candidate(curator: Curator, workload: Workload, candidates: Sequence[Candidate]) -> Candidate:
+    """The candidate with the least predicted error: noise of its bound, and what it loses. From noisy sizes alone."""
+    found: list[Candidate] = []
+    lost = 0.0
+    for n, candidate in enumerate(candidates):
+        if n:
+            # What stricter caps lose; as far as the noise of the more generous ones shows it.
+            before = candidates[n - 1].total
+            deviation = math.hypot(before.deviation, candidate.total.deviation)
+            lost += settled(NoisyTotal(before.noisy - candidate.total.noisy, deviation), None).noisy
+        error = predicted_noise(workload, candidate, curator.rho_left) + SHAPE_DISTANCE * lost
+        found.append(replace(candidate, lost=lost, error=error))
+    return min(found, key=lambda c: c.error)
+
+
+def predicted_noise(workload: Workload, candidate: Candidate, rho: Fraction) -> float:
+    """The noise of measuring the join that the caps leave, in join results."""
+    removed = max(sum(1 for table, _ in candidate.caps if table == t) for t, _ in candidate.caps)
+    bound = math.ceil(candidate.bound.value * math.sqrt(1 + removed**2))
+    size = max(1.0, candidate.total.noisy)
+    return shape_noise(workload, bound=bound, size=size, rho=rho) + size_noise(candidate.bound.value, rho)
+
+
+def release_candidate(best: Candidate, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:
+    """Measure the join that the caps leave, and scale it to the size of the whole one."""
+    with one_blas_thread():
+        total = best.total.combined(measure_total(best.curator, best.bound, count.rho))
+        model, strategy = measure_join(best.curator, workload, best.bound, total, progress)
+    kept = ", ".join(f"{limit:,} of {table} by {'+'.join(by)}" for (table, by), limit in sorted(best.caps.items()))
+    grown = _scaled(model, (model.total + best.lost) / model.total)
+    return Outcome(grown, best.bound.value, max(1, round(grown.total)), f"at most {kept}; {strategy}")
+
+
+def _scaled(model: Model, factor: float) -> Model:
+    members = tuple((potentials, total * factor) for potentials, total in model.members)
+    return replace(model, total=model.total * factor, members=members)
+
+
+def _place(ranks: NoisyRanks) -> tuple[str, tuple[str, ...]]:
+    return next(iter(ranks.question.rules)), ranks.question.by
+
+
+def _bounds(caps: Caps) -> dict[str, list[DegreeBound]]:
+    found: dict[str, list[DegreeBound]] = {}
+    for (table, by), limit in caps.items():
+        found.setdefault(table, []).append(DegreeBound(attributes=by, limit=limit))
+    return found
+
+
+def _with(schema: Schema, caps: Caps) -> Schema:
+    return with_caps(schema, _bounds(caps))

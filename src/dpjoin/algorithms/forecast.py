@@ -1,0 +1,81 @@
+"""What each method promises, from noisy ranks and noisy join sizes alone: public numbers, before any of them runs.
+
+Noisy ranks tell how many values have how many rows in each table, though not which. That is enough to work out about
+how large the noise of each method would be. Errors are in join results, on average over the workload's marginals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dpjoin.algorithms.alone import own_scopes
+from dpjoin.algorithms.capped import rows_beyond
+from dpjoin.algorithms.hybrid import best_cut, heavy_errors
+from dpjoin.algorithms.uniformize import common_attributes
+from dpjoin.model.terms import FloatArray
+from dpjoin.privacy.partition import NoisyDegrees, NoisyRanks, Question, Value
+from dpjoin.workload import Workload
+
+MOST_LISTED = 2048
+"""How many of the most frequent values the forecast of the hybrid looks at one by one."""
+MOST_VALUES = 2**20
+BLUR = 0.1
+"""How far (total variation) the shape at one value is from that of all others, at values that noise drowns: a guess."""
+
+
+def degree_sequence(ranks: NoisyRanks) -> FloatArray:
+    """About the degrees of a table's values, the largest first."""
+    beyond = rows_beyond(ranks)
+    widths = np.diff([0, *ranks.edges])
+    # How many values reach a rank in each bucket; it does not rise.
+    reach = np.minimum(np.rint((beyond[:-1] - beyond[1:]) / widths), MOST_VALUES).astype(np.int64)
+    values = int(reach[0])
+    degrees = np.zeros(values)
+    for edge, count in zip(ranks.edges, reach.tolist(), strict=True):
+        degrees[:count] = edge
+    return degrees
+
+
+def hybrid_error(
+    workload: Workload, degrees: Mapping[str, FloatArray], *, half_width: int, rho: Fraction, aligned: bool
+) -> float:
+    """What the hybrid would predict of itself, if noisy degrees were about these."""
+    common = common_attributes(workload.schema)
+    listed = {}
+    for n, (table, found) in enumerate(degrees.items()):
+        # Values of one rank are taken to be the same in all tables, or never the same.
+        names = range(len(found)) if aligned else range(n * MOST_VALUES, n * MOST_VALUES + len(found))
+        seen: dict[Value, int] = {
+            (name,): int(d) + half_width for name, d in zip(names, found[:MOST_LISTED], strict=False)
+        }
+        question = Question(name=table, rules={table: {}}, by=common)
+        over = {value: d for value, d in seen.items() if d > 2 * half_width}
+        listed[table] = NoisyDegrees(question, 2 * half_width, over)
+    return best_cut(workload, listed, half_width=half_width, rho=rho).error
+
+
+def per_table_error(workload: Workload, degrees: Mapping[str, FloatArray], *, rho: Fraction) -> float:
+    """The error of joining a model of each table, keys included: its noise, and what it blurs.
+
+    Where noise drowns a value's rows, the fit gives it the shape of all others.
+    """
+    schema, common = workload.schema, common_attributes(workload.schema)
+    values = min(schema.cells(common), MOST_VALUES)
+    sizes = {t: np.append(d, np.zeros(max(0, values - len(d))))[:values] for t, d in degrees.items()}
+    results, clear = np.ones(values), np.ones(values)
+    for table, size in sizes.items():
+        scopes = own_scopes(workload, table, common)
+        cells = max((schema.cells(s) for s in scopes), default=1)
+        squared, noise = (size / cells) ** 2, len(scopes) / (2 * float(rho))
+        results, clear = results * size, clear * squared / (squared + noise)
+    blurred = BLUR * float((results * (1 - clear)).sum())
+    return float(heavy_errors(workload, sizes, rho)[-1]) + blurred
+
+
+def aligned_size(degrees: Sequence[FloatArray]) -> float:
+    """The join size if the most frequent values of one table are those of every other."""
+    shortest = min(map(len, degrees))
+    return float(np.prod([d[:shortest] for d in degrees], axis=0).sum())

@@ -1,0 +1,223 @@
+"""The log-linear model of `fit` and `model` on domains too large to write down.
+
+Same potentials, same objective, same learnt prior widths; sums over all cells are taken by a junction tree.
+The functions have the names they have in `fit` and `model`. What a tree cannot do: product queries as terms of
+the model (their scope would be a clique), and a support.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dpjoin.model.fit import (
+    DEAR_CELLS,
+    PRIOR_PSEUDO,
+    PRIOR_RANGE,
+    PRIOR_START,
+    SINGLE_PSEUDO,
+    SINGLE_START,
+    Evidence,
+)
+from dpjoin.model.junction import Calibrated, IntArray, JunctionTree
+from dpjoin.model.model import MEMBERS, half_widths
+from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.workload import Group, Kronecker
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredFit:
+    """A fitted model: potentials and the prior widths they were fitted with."""
+
+    tree: JunctionTree
+    total: float
+    potentials: FloatArray
+    tau: FloatArray
+    """One per clique."""
+
+    @cached_property
+    def calibrated(self) -> Calibrated:
+        return self.tree.calibrate(self.tree.split(self.potentials))
+
+    @property
+    def tau_each(self) -> FloatArray:
+        """The prior width of each potential."""
+        return np.repeat(self.tau, [s.stop - s.start for s in self.tree.slices])
+
+    @cached_property
+    def curvature(self) -> FloatArray:
+        """How fast each clique cell's own count moves with its own potential: total * Var(indicator)."""
+        mean = self.calibrated.clique_marginals()
+        return np.maximum(self.total * mean * (1.0 - mean), 0.0)
+
+
+def start(tree: JunctionTree, total: float) -> FactoredFit:
+    """The uniform distribution, before anything is measured."""
+    tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in tree.cliques])
+    return FactoredFit(tree, total, np.zeros(tree.size), tau)
+
+
+def maximise(fit: FactoredFit, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None) -> FactoredFit:
+    """The most probable potentials for the given prior widths, from where `fit` stands; see `fit.maximise`."""
+    from scipy.optimize import minimize
+
+    tree, total = fit.tree, fit.total
+    prior = 1.0 / fit.tau_each**2
+    centre = np.zeros(tree.size) if prior_mean is None else prior_mean
+    # The same units, and below the same stopping rule, as in the dense fit.
+    width = 1.0 / np.sqrt(fit.curvature**2 * evidence.precision + prior)
+
+    def objective(scaled: FloatArray) -> tuple[float, FloatArray]:
+        potentials = scaled * width
+        now = tree.calibrate(tree.split(potentials))
+        miss = total * now.clique_marginals() - evidence.noisy
+        pull = miss * evidence.precision
+        away = potentials - centre
+        # The derivative of the marginals is a covariance, so its transpose times the pull is a tangent.
+        gradient = total * now.tangent(tree.split(pull)) + prior * away
+        return 0.5 * float(miss @ pull + away @ (prior * away)), gradient * width
+
+    options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-5, "gtol": 1e-2}
+    found = minimize(objective, fit.potentials / width, jac=True, method="L-BFGS-B", options=options)
+    return replace(fit, potentials=found.x * width)
+
+
+def relearn_prior(fit: FactoredFit, evidence: Evidence) -> FactoredFit:
+    """One step of evidence maximisation; see `fit.relearn_prior`."""
+    known = fit.curvature**2 * evidence.precision
+    share = known / (known + 1.0 / fit.tau_each**2)
+    tau = fit.tau.copy()
+    for g, (clique, where) in enumerate(zip(fit.tree.cliques, fit.tree.slices, strict=True)):
+        weight, width = SINGLE_PSEUDO if len(clique) == 1 else PRIOR_PSEUDO
+        energy = float((fit.potentials[where] ** 2).sum()) + weight * width**2
+        tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *PRIOR_RANGE)
+    return replace(fit, tau=tau)
+
+
+def learn(fit: FactoredFit, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> FactoredFit:
+    """Alternate between the potentials and the prior widths; less often where a step is dear."""
+    if fit.tree.cells > DEAR_CELLS:
+        rounds, steps = 2, steps // 2
+    for _ in range(rounds - 1):
+        fit = relearn_prior(maximise(fit, evidence, steps=steps), evidence)
+    return maximise(fit, evidence, steps=2 * steps)
+
+
+def posterior_width(fit: FactoredFit, evidence: Evidence, extra_precision: FloatArray | None = None) -> FloatArray:
+    """About how uncertain each clique cell's count is, now or after `extra_precision` more."""
+    precision = evidence.precision if extra_precision is None else evidence.precision + extra_precision
+    return fit.curvature / np.sqrt(fit.curvature**2 * precision + 1.0 / fit.tau_each**2)
+
+
+def plausible(
+    fit: FactoredFit,
+    evidence: Evidence,
+    *,
+    total_deviation: float,
+    members: int = MEMBERS,
+    steps: int = 25,
+    seed: int = 0,
+) -> tuple[tuple[FloatArray, float], ...]:
+    """Potentials drawn from about the posterior, in the same order of draws as `model.plausible`."""
+    rng = np.random.default_rng(seed)
+    if fit.tree.cells > DEAR_CELLS:
+        members //= 2
+    deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
+    out = []
+    for _ in range(members):
+        jittered = Evidence(evidence.noisy + deviation * rng.standard_normal(len(deviation)), evidence.precision)
+        centre = fit.tau_each * rng.standard_normal(len(deviation))
+        moved = maximise(fit, jittered, steps=steps, prior_mean=centre)
+        out.append((moved.potentials, max(1.0, fit.total + total_deviation * float(rng.standard_normal()))))
+    return tuple(out)
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredModel:
+    """A `Model` whose cells are never written down: an `Estimate` that also draws rows."""
+
+    tree: JunctionTree
+    total: float
+    potentials: FloatArray
+    members: tuple[tuple[FloatArray, float], ...] = ()
+    floor: float = 0.0
+    """Half-width that holds for a query with weights up to one, beyond the spread of the members."""
+    known: tuple[frozenset[str], ...] = ()
+    """Sets of attributes within which error bars are known."""
+    deviations: tuple[float, ...] = ()
+    """The noise's standard deviation in a cell of each clique."""
+
+    @cached_property
+    def domain(self) -> Domain:
+        return Domain.split(self.tree.sizes)
+
+    @cached_property
+    def calibrated(self) -> Calibrated:
+        """The model's distribution."""
+        return self.tree.calibrate(self.tree.split(self.potentials))
+
+    @cached_property
+    def _variants(self) -> list[tuple[Calibrated, float]]:
+        return [(self.tree.calibrate(self.tree.split(potentials)), total) for potentials, total in self.members]
+
+    @property
+    def table(self) -> FloatArray:
+        """Cells as a matrix, left by right: for small domains only, and not kept."""
+        if self.domain.cells > DEAR_CELLS:
+            raise ValueError(
+                f"cells of the domain ({self.domain.cells}) must be at most {DEAR_CELLS} to be written down; "
+                "ask for answers or rows instead"
+            )
+        cells = self.total * self.calibrated.marginal(self.domain.attributes)
+        return cells.reshape(self.domain.rows, self.domain.columns)
+
+    def knows(self, scope: Sequence[str]) -> bool:
+        """Whether error bars are known within a scope."""
+        return any(set(scope) <= known for known in self.known)
+
+    def answer(self, group: Group) -> FloatArray:
+        """The group's answers on the model."""
+        return answers_on(self.calibrated, self.total, group)
+
+    def error(self, group: Group, coverage: float) -> FloatArray:
+        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
+        return half_widths(self, group, coverage)
+
+    def spread(self, group: Group) -> FloatArray | None:
+        """How far each member's answers are from the model's, members x queries."""
+        if not self.members:
+            return None
+        answers = np.array([answers_on(calibrated, total, group) for calibrated, total in self._variants])
+        return answers - self.answer(group)
+
+    def width(self, group: Group) -> FloatArray | None:
+        """About how far off each answer is, root mean square; None where only the floor tells."""
+        spread = self.spread(group)
+        return None if spread is None else np.sqrt((spread**2).mean(axis=0))
+
+    def slack(self, group: Group) -> FloatArray:
+        """What the floor adds to each query's bar."""
+        return np.full(len(group), self.floor * group.max_abs * float(group.unit))
+
+    def noise(self, group: Kronecker) -> FloatArray:
+        """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
+        found = [
+            deviation * math.sqrt(math.prod(self.tree.sizes[a] for a in clique if a not in group.scope))
+            for clique, deviation in zip(self.tree.cliques, self.deviations, strict=False)
+            if set(group.scope) <= set(clique)
+        ]
+        return np.full(group.cells, min(found, default=0.0))
+
+    def rows(self, rows: int, rng: np.random.Generator, *, even: bool = False) -> dict[str, IntArray]:
+        """Synthetic rows, one array of codes per attribute; `even` as in `Calibrated.sample`."""
+        return self.calibrated.sample(rows, rng, even=even)
+
+
+def answers_on(calibrated: Calibrated, total: float, group: Group) -> FloatArray:
+    """The group's answers on a distribution over so many rows."""
+    answers = group.apply(total * calibrated.marginal(group.scope))
+    return np.asarray(answers, dtype=np.float64) * float(group.unit)

@@ -1,0 +1,412 @@
+"""Capped: rows go by public rules, one row more moves no more than declared, and noisy numbers alone decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpjoin as dj
+from audit import Tape, attach, audited
+from dpjoin.algorithms import capped
+from dpjoin.algorithms.capped import (
+    EDGES,
+    best_candidate,
+    candidate_caps,
+    cap_attributes,
+    capped_shares,
+    capped_tight,
+    measure_candidates,
+    measure_ranks,
+    public_bound_of,
+    rows_beyond,
+)
+from dpjoin.algorithms.forecast import degree_sequence
+from dpjoin.algorithms.progress import silent
+from dpjoin.algorithms.two_table import Outcome
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.interface import Engine
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.partition import NoisyRanks, Question, rows_by_rank
+from dpjoin.schema import Attribute, DegreeBound, Schema, Table
+from test_engine_oracle import arrow_tables
+from test_uniformize import SHAPES as COMMON
+from test_uniformize import Rows, changed, skewed_rows
+
+SHARP = Budget(epsilon=50.0, delta=1e-6)
+"""Noise of less than a row: caps follow the degrees."""
+BLUNT = Budget(epsilon=1.0, delta=1e-6)
+ANY = {
+    **COMMON,
+    "two": {"r": "AB", "s": "AC"},
+    "path": {"r": "AB", "s": "BC", "t": "CD"},
+    "triangle": {"r": "AB", "s": "BC", "t": "CA"},
+    "chain": {"r": "AB", "s": "BC", "t": "CD", "u": "DE"},
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    with one_blas_thread():
+        yield
+
+
+def schema_of(shape: str, **bounds: tuple[DegreeBound, ...]) -> Schema:
+    tables = ANY[shape]
+    attributes = sorted({a for x in tables.values() for a in x})
+    return Schema(
+        tuple(Table(name=t, attributes=tuple(x), bounds=bounds.get(t, ())) for t, x in tables.items()),
+        tuple(Attribute(name=a, range=(0, 3)) for a in attributes),
+    )
+
+
+def run_on(
+    make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget
+) -> Callable[[type[Curator], Any, Tape], tuple[Outcome, Curator]]:
+    def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Outcome, Curator]:
+        engine = make(tables)
+        shares = capped_shares(budget, engine.schema)
+        curator = attach(kind(engine, shares.accountant), tape)
+        return capped_tight(curator, workload, shares, silent), curator
+
+    return run
+
+
+def audits(shape: str, count: int, levels: Sequence[float], budget: Budget) -> list[Outcome]:
+    """Replay on `count` neighbours; what was published."""
+    rng = np.random.default_rng([len(shape), count, len(levels)])
+    found = []
+    for _ in range(count):
+        schema = schema_of(shape)
+        workload = dj.Workload.marginals(schema, 1)
+        rows = skewed_rows(schema, rng)
+        run = run_on(lambda tables, schema=schema: BruteEngine(schema, tables), workload, budget)
+        wrong, outcome = audited(run, rows, changed(schema, rows, rng), budget)
+        assert wrong == []
+        found.append(outcome)
+    return found
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("levels", [(0.0, 0.1), (0.5,)], ids=["loose", "strict"])
+@pytest.mark.parametrize("shape", ANY)
+def test_replay_on_neighbours(shape: str, levels: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same questions, declared moves, the whole budget; also where the caps cut half of the rows."""
+    monkeypatch.setattr(capped, "LEVELS", levels)
+    audits(shape, 4, levels, SHARP)
+    audits(shape, 2, levels, BLUNT)
+
+
+@pytest.mark.full
+@pytest.mark.replay
+@pytest.mark.parametrize("levels", [(0.0, 0.1), (0.5,)], ids=["loose", "strict"])
+@pytest.mark.parametrize("shape", ANY)
+def test_replay_on_many_neighbours(shape: str, levels: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capped, "LEVELS", levels)
+    audits(shape, 300, levels, SHARP)
+
+
+def two_columns(rng: np.random.Generator, values: int, count: int, name: str) -> list[dict[str, int]]:
+    return [{"A": int(rng.integers(values)), name: int(rng.integers(4))} for _ in range(count)]
+
+
+@pytest.mark.replay
+def test_replay_on_the_engine_that_numbers_and_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On DuckDB's engine a row more changes numbers of keys and whether rows are merged; what is kept must not."""
+    monkeypatch.setattr(capped, "LEVELS", (0.5,))
+    schema = schema_of("two")
+    workload = dj.Workload.marginals(schema, [1, 2])
+    rng = np.random.default_rng(8)
+    for n in range(6):
+        count = int(rng.integers(3, 400))
+        rows: Rows = {"r": two_columns(rng, 3, count, "B"), "s": two_columns(rng, 3, count, "C")}
+
+        def made(tables: Any) -> Engine:
+            return DuckEngine(schema, arrow_tables(schema, tables), attributes=schema.queryable)
+
+        wrong, _ = audited(run_on(made, workload, SHARP), rows, changed(schema, rows, rng), SHARP)
+        assert wrong == [], n
+
+
+# Known bad -----------------------------------------------------------------------------------------------------------
+
+
+class DropsValues(BruteEngine):
+    """Removes every row of a value that has too many, instead of those beyond the cap."""
+
+    def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> list[dict[str, object]]:
+        rows = self._exact_rows[name]
+        for bound in bounds:
+            count = Counter(tuple(r[a] for a in bound.attributes) for r in rows)
+            rows = [r for r in rows if count[tuple(r[a] for a in bound.attributes)] <= bound.limit]
+        return rows
+
+
+def edge_rows(rng: np.random.Generator) -> Rows:
+    """Three values with four to six rows each, about as many as the caps of `five`."""
+    return {
+        t: [{"A": v, a: int(rng.integers(4))} for v in range(3) for _ in range(rng.integers(4, 7))]
+        for t, a in (("r", "B"), ("s", "C"))
+    }
+
+
+def five(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[capped.Caps]:
+    """Public caps that some values reach."""
+    return [{("r", ("A",)): 5, ("s", ("A",)): 5}]
+
+
+def found_wrong(make: Callable[[Any], Engine], count: int) -> list[str]:
+    rng = np.random.default_rng(4)
+    schema = schema_of("two")
+    workload = dj.Workload.marginals(schema, 1)
+    found = []
+    for _ in range(count):
+        rows = edge_rows(rng)
+        wrong, _ = audited(run_on(make, workload, SHARP), rows, changed(schema, rows, rng), SHARP)
+        found += wrong
+    return found
+
+
+@pytest.mark.known_bad
+def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capped, "candidate_caps", five)
+    schema = schema_of("two")
+    assert any("sensitivity" in w for w in found_wrong(lambda t: DropsValues(schema, t), 40))
+    assert found_wrong(lambda t: BruteEngine(schema, t), 40) == []
+
+
+@pytest.mark.known_bad
+def test_a_pushed_out_row_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capped, "candidate_caps", five)
+    monkeypatch.setattr(Curator, "_group_churn", lambda self, group: 1)
+    schema = schema_of("two")
+    assert any("sensitivity" in w for w in found_wrong(lambda t: BruteEngine(schema, t), 60))
+
+
+@pytest.mark.known_bad
+def test_caps_from_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest degree as it is: the neighbour has another one."""
+
+    def exact_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[capped.Caps]:
+        return [{place: int(current[0]) for place in (("r", ("A",)), ("s", ("A",)))}]
+
+    current = [1]
+
+    class Peeking(BruteEngine):
+        def __init__(self, schema: Schema, tables: Any) -> None:
+            super().__init__(schema, tables)
+            current[0] = max(1, self.exact_boundary(frozenset(["r"])))
+
+    monkeypatch.setattr(capped, "candidate_caps", exact_caps)
+    schema = schema_of("two")
+    assert found_wrong(lambda t: Peeking(schema, t), 60) != []
+
+
+# Ranks ---------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 60), max_size=20), st.sets(st.integers(1, 50), min_size=1, max_size=6))
+def test_rows_by_rank_is_what_it_says(degrees: list[int], edges: set[int]) -> None:
+    """Every row has a rank from 1 to the degree of its value; a row more adds one row of one rank."""
+    lows = [0, *sorted(edges)]
+    expected = [0] * len(lows)
+    for degree in degrees:
+        for rank in range(1, degree + 1):
+            expected[max(k for k, low in enumerate(lows) if rank > low)] += 1
+    found = rows_by_rank(np.array(degrees, dtype=np.int64), sorted(edges))
+    assert found.tolist() == expected
+    more = rows_by_rank(np.array([*degrees[:-1], degrees[-1] + 1] if degrees else [1]), sorted(edges))
+    assert np.abs(more - found).sum() == 1
+
+
+def ranks_of(degrees: Sequence[int], deviation: float, rng: np.random.Generator) -> NoisyRanks:
+    exact = rows_by_rank(np.array(degrees, dtype=np.int64), EDGES)
+    noisy = np.rint(exact + deviation * rng.standard_normal(len(exact)))
+    question = Question(name="ranks", rules={"r": {}}, by=("A",))
+    return NoisyRanks(question, EDGES, tuple(int(n) for n in noisy), max(deviation, 1e-3))
+
+
+def test_without_noise_rows_beyond_an_edge_are_counted() -> None:
+    rng = np.random.default_rng(1)
+    degrees = sorted(rng.integers(1, 400, 300).tolist(), reverse=True)
+    beyond = rows_beyond(ranks_of(degrees, 0.0, rng))
+    for n, edge in enumerate((0, *EDGES)):
+        assert beyond[n] == pytest.approx(sum(max(0, d - edge) for d in degrees), abs=1e-6)
+    sequence = degree_sequence(ranks_of(degrees, 0.0, rng))
+    assert len(sequence) == 300
+    assert np.abs(sequence - degrees).max() <= 0.2 * max(degrees)
+
+
+@pytest.mark.statistical
+def test_noise_alone_shows_no_rows_beyond_the_largest_degree() -> None:
+    """Of 200 histograms with degrees up to 20, at most a few seem to have more; a value of 2,000 rows is seen."""
+    rng = np.random.default_rng(2)
+    tops = []
+    for _ in range(200):
+        beyond = rows_beyond(ranks_of([20] * 500, 23.0, rng))
+        tops.append(EDGES[int(np.argmax(beyond[1:] == 0.0))])
+    assert sum(t > 32 for t in tops) <= 6
+    assert sum(t < 18 for t in tops) == 0
+    hot = [rows_beyond(ranks_of([2000, *[20] * 500], 23.0, rng)) for _ in range(50)]
+    assert all(b[0] - b[EDGES.index(32) + 1] > 0 and b[EDGES.index(198) + 1] > 1000 for b in hot)
+
+
+# Caps ----------------------------------------------------------------------------------------------------------------
+
+
+def test_tables_are_capped_by_as_few_attributes_as_can_be() -> None:
+    for shape, most in {"two": 1, "star": 1, "triangle": 1, "path": 2, "chain": 2}.items():
+        schema = schema_of(shape)
+        sets = cap_attributes(schema)
+        assert max(map(len, sets.values())) == most, shape
+        caps = {(t, by): 3 for t, some in sets.items() for by in some}
+        assert public_bound_of(schema, caps) >= 3
+    declared = schema_of("two", r=(DegreeBound(attributes=("A",), limit=4),))
+    assert cap_attributes(declared) == {"s": [("A",)]}
+
+
+def test_the_bound_of_caps_is_that_of_the_join_they_leave() -> None:
+    """No row of a capped instance is in more join results than the bound says, and some caps attain it."""
+    rng = np.random.default_rng(6)
+    for shape in ANY:
+        schema = schema_of(shape)
+        names = frozenset(t.name for t in schema.tables)
+        for _ in range(5):
+            rows = skewed_rows(schema, rng)
+            caps = {(t, by): int(rng.integers(1, 4)) for t, s in cap_attributes(schema).items() for by in s}
+            engine = BruteEngine(schema, rows).capped(capped._bounds(caps))
+            largest = max(engine.exact_boundary(names - {t}) for t in names)
+            assert largest <= public_bound_of(schema, caps)
+
+
+def test_candidates_go_from_generous_to_strict_and_raise_no_bound() -> None:
+    schema = schema_of("two")
+    rng = np.random.default_rng(3)
+    ranks = []
+    for table, degrees in (("r", rng.zipf(2.2, 4000)), ("s", np.full(3000, 2))):
+        exact = rows_by_rank(np.minimum(degrees, 10**6), EDGES)
+        question = Question(name=table, rules={table: {}}, by=("A",))
+        ranks.append(NoisyRanks(question, EDGES, tuple(exact.tolist()), 1.0))
+    found = candidate_caps(schema, ranks)
+    bounds = [public_bound_of(schema, caps) for caps in found]
+    assert bounds == sorted(bounds, reverse=True)
+    assert len(set(bounds)) == len(bounds) > 2
+    # The second table has two rows a value everywhere: no candidate cuts it, since that would be for nothing.
+    assert all(caps["s", ("A",)] >= 2 for caps in found)
+
+
+def many_light(rng: np.random.Generator) -> dict[str, pa.Table]:
+    keys = [rng.integers(0, 4000, 20_000) for _ in "rs"]
+    values = [(rng.integers(0, 4, 20_000) * (k % 3 + 1) // 2) % 4 for k in keys]
+    return {t: pa.table({"A": k, a: v}) for t, a, k, v in zip("rs", "BC", keys, values, strict=True)}
+
+
+def test_it_is_far_better_than_a_noisy_bound_where_degrees_are_small() -> None:
+    """Degrees up to 15: a noisy bound is 50 and more."""
+    schema = Schema(
+        schema_of("two").tables,
+        (Attribute(name="A", key=True), Attribute(name="B", range=(0, 3)), Attribute(name="C", range=(0, 3))),
+    )
+    workload = dj.Workload.marginals(schema, [1, 2])
+    tables = many_light(np.random.default_rng(0))
+    errors = {}
+    for method in ("capped", "two_table"):
+        made = [dj.release(schema, workload, tables, BLUNT, method=method) for _ in range(5)]
+        errors[method] = np.median([dj.evaluate(m, tables).mean_total_variation or 0.0 for m in made])
+    assert errors["capped"] < 0.6 * errors["two_table"]
+
+
+def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
+    """A value of 3,000 rows among light ones: the strictest caps lose most of the join, the size says so."""
+    rng = np.random.default_rng(5)
+    keys = [np.append(rng.integers(0, 3000, 9_000), np.full(1_000, 7)) for _ in "rs"]
+    tables = {t: pa.table({"A": k, a: rng.integers(0, 4, 10_000)}) for t, a, k in zip("rs", "BC", keys, strict=True)}
+    schema = Schema(
+        schema_of("two").tables,
+        (Attribute(name="A", key=True), Attribute(name="B", range=(0, 3)), Attribute(name="C", range=(0, 3))),
+    )
+    workload = dj.Workload.marginals(schema, [1, 2])
+    engine = DuckEngine(schema, tables, attributes=schema.queryable)
+    shares = capped_shares(BLUNT, schema)
+    curator = Curator(engine, shares.accountant)
+    candidates = measure_candidates(curator, measure_ranks(curator, shares.ranks), shares.size)
+    best = best_candidate(curator, workload, candidates)
+    exact = engine.exact_join_size()
+    assert best.total.noisy + best.lost == pytest.approx(exact, rel=0.25)
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
+
+
+def test_the_curator_refuses_what_it_cannot_account_for() -> None:
+    schema = schema_of("two")
+    rows = skewed_rows(schema, np.random.default_rng(0))
+    curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
+    cost = Concentrated(Fraction(1, 1000))
+    about = Question(name="q", rules={"r": {}}, by=("A",))
+    with pytest.raises(BudgetError, match="increasing"):
+        curator.noisy_ranks("ranks", [about], [3, 2], cost)
+    distinct = Question(name="q", rules={"r": {}}, by=("A",), distinct=("A", "B"))
+    with pytest.raises(BudgetError, match="rows of a private table"):
+        curator.noisy_ranks("ranks", [distinct], [1, 2], cost)
+    assert curator.ledger.events == ()
+    child = curator.capped({"r": [DegreeBound(attributes=("A",), limit=2)]})
+    with pytest.raises(BudgetError, match="whole instance"):
+        child.noisy_ranks("ranks", [about], [1, 2], cost)
+    with pytest.raises(BudgetError, match="whole instance"):
+        child.noisy_degrees("degrees", [about], cost, half_width=5)
+    with pytest.raises(BudgetError, match="removed once"):
+        child.capped({"s": [DegreeBound(attributes=("A",), limit=2)]})
+    # A bound of one Curator is not a bound of another: the capped instance has its own.
+    with pytest.raises(BudgetError, match="minted"):
+        curator.join_size(child._mint(5), cost)
+    public = Schema((schema.tables[0], Table(name="s", attributes=("A", "C"), private=False)), schema.attributes)
+    curator = Curator(BruteEngine(public, rows), ConcentratedAccountant(BLUNT))
+    with pytest.raises(BudgetError, match="private tables"):
+        curator.capped({"s": [DegreeBound(attributes=("A",), limit=2)]})
+
+
+def test_a_capped_curator_spends_from_the_same_budget() -> None:
+    schema = schema_of("two")
+    rows = skewed_rows(schema, np.random.default_rng(0))
+    curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
+    caps = {t: [DegreeBound(attributes=("A",), limit=2)] for t in "rs"}
+    child = curator.capped(caps)
+    before = curator.rho_left
+    bound = child.public_bound()
+    assert bound is not None
+    assert bound.value == 2
+    child.join_size(bound, Concentrated(Fraction(1, 1000)))
+    assert curator.rho_left == child.rho_left == before - Fraction(1, 1000)
+    assert curator.ledger is child.ledger
+    assert len(curator.ledger.events) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (Schema((Table(name="r", attributes=("A",)),), (Attribute(name="A", range=(0, 1)),)), "two or more private"),
+        (
+            Schema(
+                (Table(name="r", attributes=("A",)), Table(name="s", attributes=("B",))),
+                (Attribute(name="A", range=(0, 1)), Attribute(name="B", range=(0, 1))),
+            ),
+            "tables that meet",
+        ),
+        (schema_of("two", **{t: (DegreeBound(attributes=("A",), limit=4),) for t in "rs"}), "something to cap"),
+    ],
+)
+def test_a_join_that_cannot_be_capped_is_refused(schema: Schema, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        capped.check_capped(schema)

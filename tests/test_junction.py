@@ -1,0 +1,332 @@
+"""The junction tree equals the whole table on domains small enough to write down, and is quick on larger ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpjoin.model import junction
+from dpjoin.model.junction import Calibrated, FloatArray, JunctionTree, tree_of
+
+Cliques = list[tuple[str, ...]]
+
+
+class Whole:
+    """The definition: every cell of the domain, one by one."""
+
+    def __init__(self, sizes: dict[str, int], cliques: Cliques, potentials: Sequence[FloatArray]) -> None:
+        self.names, self.cliques = list(sizes), cliques
+        self.shape = tuple(sizes.values())
+        weights = np.zeros(self.shape)
+        for cell in np.ndindex(*self.shape):
+            at = dict(zip(sizes, cell, strict=True))
+            weights[cell] = math.exp(
+                sum(float(p[tuple(at[a] for a in c)]) for c, p in zip(cliques, potentials, strict=True))
+            )
+        self.log_partition = math.log(weights.sum())
+        self.table = weights / weights.sum()
+
+    def marginal(self, scope: Sequence[str], table: FloatArray | None = None) -> FloatArray:
+        table = self.table if table is None else table
+        out = np.zeros([self.shape[self.names.index(a)] for a in scope])
+        for cell in np.ndindex(*self.shape):
+            out[tuple(cell[self.names.index(a)] for a in scope)] += table[cell]
+        return out
+
+    def tangent(self, direction: Sequence[FloatArray]) -> FloatArray:
+        """Cov(indicator of each clique cell, sum of the direction), from the definition."""
+        slope = np.zeros(self.shape)
+        for cell in np.ndindex(*self.shape):
+            at = dict(zip(self.names, cell, strict=True))
+            slope[cell] = sum(float(v[tuple(at[a] for a in c)]) for c, v in zip(self.cliques, direction, strict=True))
+        centred = self.table * (slope - (self.table * slope).sum())
+        return np.concatenate([self.marginal(c, centred).reshape(-1) for c in self.cliques] + [np.zeros(0)])
+
+
+def _instance(
+    sizes: list[int], edges: list[tuple[int, ...]], seed: int
+) -> tuple[dict[str, int], Cliques, list[FloatArray]]:
+    names = {f"x{i}": n for i, n in enumerate(sizes)}
+    cliques = [tuple(f"x{i}" for i in e) for e in edges]
+    rng = np.random.default_rng(seed)
+    return names, cliques, [1.5 * rng.standard_normal([names[a] for a in c]) for c in cliques]
+
+
+def _check_tree(tree: JunctionTree) -> None:
+    """Every clique in a bag, every attribute's bags connected, separators first."""
+    assert all(tree.home(c) is not None for c in tree.cliques)
+    assert {a for bag in tree.bags for a in bag} == set(tree.sizes)
+    for attribute in tree.sizes:
+        holding = [b for b, bag in enumerate(tree.bags) if attribute in bag]
+        tops = [b for b in holding if tree.parents[b] not in holding]
+        assert len(tops) == 1, f"the bags with {attribute} fall apart"
+    for b, (parent, n) in enumerate(zip(tree.parents, tree.shared, strict=True)):
+        assert parent < b
+        if parent >= 0:
+            assert set(tree.bags[b][:n]) == set(tree.bags[b]) & set(tree.bags[parent])
+    assert tree.cells == sum(math.prod(tree.sizes[a] for a in bag) for bag in tree.bags)
+
+
+def _check(sizes: list[int], edges: list[tuple[int, ...]], seed: int) -> None:
+    names, cliques, potentials = _instance(sizes, edges, seed)
+    tree, whole = tree_of(names, cliques), Whole(names, cliques, potentials)
+    _check_tree(tree)
+    found = tree.calibrate(potentials)
+    assert math.isclose(found.log_partition, whole.log_partition, rel_tol=1e-12, abs_tol=1e-12)
+    for bag, marginal in zip(tree.bags, found.marginals, strict=True):
+        assert np.allclose(marginal, whole.marginal(bag), rtol=1e-10, atol=1e-14)
+    flat = np.concatenate([whole.marginal(c).reshape(-1) for c in cliques] + [np.zeros(0)])
+    assert np.allclose(found.clique_marginals(), flat, rtol=1e-10, atol=1e-14)
+    rng = np.random.default_rng(seed + 1)
+    direction = [rng.standard_normal(p.shape) for p in potentials]
+    assert np.allclose(found.tangent(direction), whole.tangent(direction), rtol=1e-10, atol=1e-13)
+    scopes = [s for r in range(min(4, len(sizes)) + 1) for s in itertools.permutations(names, r)]
+    scopes = [scopes[i] for i in rng.permutation(len(scopes))[:40]] + list(itertools.permutations(names, 2))
+    for scope, marginal in zip(scopes, found.answers(scopes), strict=True):
+        want = whole.marginal(scope)
+        assert marginal.shape == want.shape
+        assert np.allclose(marginal, want, rtol=1e-10, atol=1e-14), scope
+        assert np.allclose(found._across(tuple(scope)), want, rtol=1e-10, atol=1e-14), scope
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.data())
+def test_equals_the_whole_table(sizes: list[int], data: st.DataObject) -> None:
+    """Log-partition, marginals in and across bags and their derivative, on any set of cliques."""
+    some = st.lists(st.integers(0, len(sizes) - 1), max_size=3, unique=True).map(tuple)
+    _check(sizes, data.draw(st.lists(some, max_size=7)), data.draw(st.integers(0, 99)))
+
+
+CASES = {
+    "chain": ([3, 2, 4, 2, 3], [(0, 1), (2, 1), (2, 3), (4, 3)]),
+    "star": ([3, 2, 4, 2, 3], [(0, 1), (2, 0), (0, 3), (4, 0)]),
+    "cycle": ([2, 3, 2, 3, 2, 2], [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)]),
+    "grid": ([2] * 9, [(i, i + 1) for i in range(8) if i % 3 < 2] + [(i, i + 3) for i in range(6)]),
+    "two parts": ([3, 2, 2, 3, 2], [(0, 1), (2, 3), (3, 4)]),
+    "three parts, one free": ([3, 2, 2, 3, 2], [(0, 1), (2,)]),
+    "no clique": ([3, 2, 1], []),
+    "only the empty clique": ([3, 2], [()]),
+    "no attribute": ([], [()]),
+    "sizes of one": ([1, 3, 1, 2, 1], [(0, 1), (1, 2), (2, 3), (0, 3)]),
+    "twice the same": ([2, 3], [(0, 1), (1, 0), (0, 1), (1,)]),
+    "overlapping triples": ([2, 3, 2, 2, 3, 2], [(0, 1, 2), (2, 1, 3), (3, 4, 1), (5, 4, 3)]),
+    "branches below two separators": ([2] * 8, [(0, 1, 2), (0, 3), (1, 4), (2, 5), (3, 6), (0, 1, 7)]),
+    "long branches below one separator": (
+        [2, 5, 2, 2, 2, 2, 2, 2],
+        [(0, 1), (0, 2), (2, 3), (3, 4), (0, 5), (5, 6), (6, 7)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_named_shapes(case: str) -> None:
+    """Trees, cycles, parts that share nothing, attributes of one value or in no clique."""
+    for seed in range(3):
+        _check(*CASES[case], seed)
+
+
+def test_large_potentials_do_not_overflow() -> None:
+    """Potentials of a thousand would overflow exp; the passes take the largest out first."""
+    tree = tree_of({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")])
+    strong = np.array([[2000.0, 0.0], [0.0, 2000.0]])
+    found = tree.calibrate([strong, strong])
+    assert math.isclose(found.log_partition, 4000.0 + math.log(2.0))
+    assert np.allclose(found.marginal(("a", "c")), np.eye(2) / 2)
+    assert np.allclose(found.tangent([strong, strong]), 0.0)
+
+
+def test_potentials_must_be_finite() -> None:
+    """One that is not a number would make every answer one."""
+    with pytest.raises(ValueError, match="must be finite"):
+        tree_of({"a": 2}, [("a",)]).calibrate([np.array([0.0, np.nan])])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cliques", "words"),
+    [
+        ({"a": 0}, [], r"size of attribute 'a' \(0\) must be positive"),
+        ({"a": 2}, [("a", "b")], r"must be different attributes out of: a"),
+        ({"a": 2}, [("a", "a")], r"must be different attributes out of: a"),
+    ],
+)
+def test_bad_trees(sizes: dict[str, int], cliques: Cliques, words: str) -> None:
+    """Each guard names what is wrong."""
+    with pytest.raises(ValueError, match=words):
+        tree_of(sizes, cliques)
+
+
+def test_one_array_per_clique() -> None:
+    """One too many would be ignored in silence."""
+    with pytest.raises(ValueError, match=r"arrays of potentials \(2\) must be 1, one per clique"):
+        tree_of({"a": 2}, [("a",)]).calibrate([np.zeros(2), np.zeros(2)])
+
+
+def test_answers_cannot_be_written_to() -> None:
+    """An answer may be a view of the tree's own numbers; writing into it would change later answers."""
+    found = tree_of({"a": 2, "b": 2}, [("a", "b")]).calibrate([np.zeros((2, 2))])
+    with pytest.raises(ValueError, match="read-only"):
+        found.marginal(("a", "b"))[0, 0] = 1.0
+
+
+def test_bad_scopes() -> None:
+    """A scope must name different attributes of the tree."""
+    found = tree_of({"a": 2, "b": 2}, []).calibrate([])
+    for scope in (("c",), ("a", "a")):
+        with pytest.raises(ValueError, match="must be different attributes of the tree: a, b"):
+            found.marginal(scope)
+    with pytest.raises(ValueError, match=r"rows \(-1\)"):
+        found.sample(-1, np.random.default_rng(0))
+
+
+def test_size_is_known_before_anything_is_allocated() -> None:
+    """All pairs of 12 attributes of 10 values are one bag of 10^12 cells: told at once, refused when asked for."""
+    names = {f"x{i}": 10 for i in range(12)}
+    pairs = list(itertools.combinations(names, 2))
+    begin = time.perf_counter()
+    tree = tree_of(names, pairs)
+    assert time.perf_counter() - begin < 0.2
+    assert (tree.cells, tree.largest, len(tree.bags)) == (10**12, 10**12, 1)
+    with pytest.raises(ValueError, match=rf"^cells of the junction tree \({10**12}\) must be at most \d+; take fewer"):
+        tree.calibrate([np.zeros((10, 10)) for _ in pairs])
+
+
+def test_triangulation_is_good_and_the_same_every_time() -> None:
+    """A cycle needs bags of three only; a 4 x 4 grid bags of at most five; and the order of work is fixed."""
+    cycle = tree_of({f"x{i}": 10 for i in range(12)}, [(f"x{i}", f"x{(i + 1) % 12}") for i in range(12)])
+    assert cycle.largest == 10**3
+    grid = [(i, i + 1) for i in range(16) if i % 4 < 3] + [(i, i + 4) for i in range(12)]
+    names, cliques, _ = _instance([3] * 16, grid, 0)
+    assert tree_of(names, cliques).largest <= 3**5
+    assert tree_of(names, cliques).bags == tree_of(names, cliques).bags
+
+
+def test_a_heavy_attribute_is_kept_out_of_wide_bags() -> None:
+    """In a cycle with one attribute of 1000 values, the chord runs between the others."""
+    tree = tree_of({"a": 1000, "b": 2, "c": 1000, "d": 2}, [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])
+    assert tree.cells == 2 * 4000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "edges", "cells"),
+    [
+        ([100, 2, 10, 2, 2], [(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4)], 2800),
+        ([3, 10, 3, 2, 2, 10], [(0, 4), (0, 5), (1, 2), (1, 3), (1, 4), (2, 3), (2, 5), (3, 5)], 300),
+        ([3, 2, 10, 10, 3], [(1, 2), (1, 4), (2, 3), (3, 4)], 263),
+    ],
+)
+def test_no_rule_is_best_on_every_graph(sizes: list[int], edges: list[tuple[int, ...]], cells: int) -> None:
+    """Each of these graphs is done best by another rule of elimination, and the best is taken."""
+    names, cliques, _ = _instance(sizes, edges, 0)
+    assert tree_of(names, cliques).cells == cells
+
+
+def _chain(length: int, values: int) -> Calibrated:
+    names, cliques, potentials = _instance([values] * length, [(i, i + 1) for i in range(length - 1)], 7)
+    return tree_of(names, cliques).calibrate(potentials)
+
+
+def test_a_chain_of_thirty() -> None:
+    """10^30 cells: all 435 pairs in well under a second, each equal to a product of conditionals."""
+    _chain(30, 10).marginal(("x0", "x29"))
+    begin = time.perf_counter()
+    chain = _chain(30, 10)
+    pairs = list(itertools.combinations(chain.tree.sizes, 2))
+    found = dict(zip(pairs, chain.answers(pairs), strict=True))
+    assert time.perf_counter() - begin < 0.5
+    walk = np.diag(chain.marginal(("x0",)))
+    for i in range(29):
+        step = chain.marginal((f"x{i}", f"x{i + 1}"))
+        walk = walk @ (step / step.sum(axis=1, keepdims=True))
+        assert np.allclose(found["x0", f"x{i + 1}"], walk, rtol=1e-9)
+    three = chain._across(("x20", "x3", "x11"))
+    assert np.allclose(three.sum(axis=2), found["x3", "x20"].T)
+    assert np.allclose(three.sum(axis=0), found["x3", "x11"])
+
+
+def test_a_marginal_too_large_is_refused() -> None:
+    """Ten attributes of ten values at once: one line that says how many cells."""
+    chain = _chain(12, 10)
+    with pytest.raises(ValueError, match=rf"\({10**10}\) must be at most .*; ask for fewer attributes"):
+        chain.marginal(tuple(f"x{i}" for i in range(10)))
+
+
+def test_pairs_one_by_one_when_together_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same answers either way."""
+    chain = _chain(6, 4)
+    together = chain.marginal(("x5", "x0"))
+    monkeypatch.setattr(junction, "MOST_CELLS", 100)
+    apart = Calibrated(chain.tree, chain.log_partition, chain.given, chain.marginals)
+    assert not apart._pairs_fit
+    assert np.allclose(apart.marginal(("x5", "x0")), together)
+    assert "_pairs" not in vars(apart)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("case", ["cycle", "three parts, one free", "overlapping triples", "sizes of one"])
+def test_rows_follow_the_model(case: str, even: bool) -> None:
+    """Chi-square of the whole table within four deviations; with any one clique's potential 0.25 off, far outside."""
+    names, cliques, potentials = _instance(*CASES[case], seed=3)
+    tree, whole = tree_of(names, cliques), Whole(names, cliques, potentials)
+    rows = 40_000
+
+    def misfit(drawn: dict[str, np.ndarray]) -> float:
+        assert list(drawn) == list(names)
+        counts = np.zeros(whole.shape)
+        np.add.at(counts, tuple(drawn.values()), 1)
+        expected = whole.table * rows
+        seen = expected >= 5
+        rest = expected[~seen].sum()
+        square = ((counts - expected)[seen] ** 2 / expected[seen]).sum()
+        if rest > 5:
+            square += (counts[~seen].sum() - rest) ** 2 / rest
+        degrees = max(1, int(seen.sum()) - 1)
+        return float((square - degrees) / math.sqrt(2 * degrees))
+
+    rng = np.random.default_rng(11)
+    assert misfit(tree.calibrate(potentials).sample(rows, rng, even=even)) < 4
+    for i, clique in enumerate(cliques):
+        middle = np.abs(whole.marginal(clique) - 0.5).reshape(-1)
+        if middle.min() < 0.4:
+            wrong = [p.copy() for p in potentials]
+            wrong[i].reshape(-1)[middle.argmin()] += 0.25
+            assert misfit(tree.calibrate(wrong).sample(rows, rng, even=even)) > 6, clique
+
+
+def test_even_rows_stray_less() -> None:
+    """Of a bag's cells each is at most one row off per group; independent rows stray like a square root."""
+    chain = _chain(8, 4)
+    rng = np.random.default_rng(5)
+    off = {}
+    for even in (False, True):
+        drawn = chain.sample(20_000, rng, even=even)
+        table = np.zeros((4, 4))
+        np.add.at(table, (drawn["x0"], drawn["x1"]), 1)
+        off[even] = float(np.abs(table - 20_000 * chain.marginal(("x0", "x1"))).mean())
+    assert off[True] < off[False] / 4
+
+
+def test_no_row_at_the_edge_of_an_empty_cell() -> None:
+    """The least and the largest number, in groups that begin or end with an empty cell or whose sum is a little off."""
+    given = np.array([[0.0, 1.0, 0.0], [0.0, 0.5 - 1e-12, 0.5 - 1e-12], [0.5 - 1e-12, 0.5 - 1e-12, 0.0]])
+    group = np.array([0, 0, 1, 1, 2, 2])
+    ends = np.array([0.0, np.nextafter(1.0, 0.0)] * 3)
+    assert junction._drawn(given, group, ends).tolist() == [1, 1, 1, 2, 0, 1]
+
+
+def test_no_row_in_an_empty_cell() -> None:
+    """A cell whose probability underflows is never drawn, first or last."""
+    tree = tree_of({"a": 3, "b": 3}, [("a", "b")])
+    table = np.array([[-5000.0, 0.0, -5000.0], [-5000.0, 1.0, -5000.0], [-5000.0] * 3])
+    for even in (False, True):
+        drawn = tree.calibrate([table]).sample(1000, np.random.default_rng(0), even=even)
+        assert set(drawn["b"].tolist()) == {1}
+        assert set(drawn["a"].tolist()) == {0, 1}
+    assert all(len(codes) == 0 for codes in tree.calibrate([table]).sample(0, np.random.default_rng(0)).values())
