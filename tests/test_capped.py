@@ -340,10 +340,10 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     engine = DuckEngine(schema, tables, attributes=schema.queryable)
     shares = capped_shares(BLUNT, schema)
     curator = Curator(engine, shares.accountant)
-    candidates = measure_candidates(curator, measure_ranks(curator, shares.ranks), shares.size)
-    best = best_candidate(curator, workload, candidates)
+    ranks = measure_ranks(curator, shares.ranks)
+    best = best_candidate(workload, ranks, measure_candidates(curator, ranks, shares.size), curator.rho_left)
     exact = engine.exact_join_size()
-    assert best.total.noisy + best.lost == pytest.approx(exact, rel=0.25)
+    assert best.total.noisy + best.lost.noisy == pytest.approx(exact, rel=0.25)
 
 
 # What is refused -----------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_the_manifest_states_guarantee_and_assumptions(released: dj.Release) -> 
     assert "one row" in manifest["guarantee"]["neighbours"]
     assert manifest["assumptions"]
     purposes = [e["purpose"] for e in manifest["ledger"]["events"]]
-    assert purposes[:3] == ["sensitivity bound", "sensitivity bound", "join size"]
+    assert purposes[:3] == ["ranks of r by k", "ranks of s by k", "join size"]
     assert manifest["schema"]["tables"].keys() == {"r", "s"}
 
 

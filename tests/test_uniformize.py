@@ -249,7 +249,7 @@ def test_the_curator_refuses_what_it_cannot_account_for() -> None:
         light.join_size(bound, cost)
     with pytest.raises(BudgetError, match="together hold"):
         light.bound_of_levels([bound])
-    with pytest.raises(BudgetError, match="not restricted again"):
+    with pytest.raises(BudgetError, match="of the whole instance"):
         light.restrict("again", {"again": {}}, [cost])
     with pytest.raises(BudgetError, match="exceeds what is left"):
         heavy.join_size(bound, Concentrated(Fraction(1, 999)))

@@ -35,8 +35,9 @@ from dpjoin.privacy.truncated import gaussian_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
-ASIDE = Fraction(1, 10)
-"""Of delta, for the hybrid's degrees, should it run. Other ways need none, and leave it unspent."""
+ASIDE = Fraction(1, 50)
+"""Of delta, for the hybrid's degrees, should it run. Other ways need none, and leave it unspent: so little is set aside
+that this hardly costs them anything, and the degrees' shift grows by a tenth only."""
 DEGREES_SHARE = Fraction(30, 100)
 """Of rho, for the hybrid's degrees."""
 ALIGNED = 0.5
@@ -83,7 +84,7 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     ranks = measure_ranks(curator, shares.ranks)
     progress("caps", 1, 2)
     candidates = measure_candidates(curator, ranks, shares.size)
-    best = best_candidate(curator, workload, candidates)
+    best = best_candidate(workload, ranks, candidates, curator.rho_left)
     progress("caps", 2, 2)
     predicted = predicted_errors(curator, workload, shares, ranks, best)
     method = min(predicted, key=predicted.__getitem__)
@@ -109,7 +110,7 @@ def predicted_errors(
     rho = curator.rho_left
     if shares.hybrid is not None:
         left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
-        aligned = best.total.noisy + best.lost > ALIGNED * aligned_size(list(degrees.values()))
+        aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
         width = shares.hybrid.degrees_width
         predicted["hybrid"] = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
     if _serves(lambda s: check_per_table(s, workload), schema):

@@ -36,10 +36,12 @@ from dpjoin.workload import Workload
 
 RANKS_SHARE = Fraction(4, 100)
 """Of rho, for the ranks of all tables: a count of rows is then off by about 23 at (1, 1e-6)."""
-SIZES_SHARE = Fraction(4, 100)
+SIZES_SHARE = Fraction(5, 100)
 """Of rho, for the join sizes that the candidates leave."""
 LEVELS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
+ROOM = 2
+"""By how many edges the most generous caps exceed the largest rank that is seen."""
 STANDS_OUT = 10.0
 """By how many variances of the noise a longer histogram must fit better to count, and by one more for each bucket. Of
 pure noise hardly any does; one value of 650 rows above others of 200 does half the time."""
@@ -112,9 +114,12 @@ def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
     accountant = ConcentratedAccountant(budget)
     questions = max((len(sets) for sets in cap_attributes(schema).values()), default=1)
     ranks = Concentrated(round_down(accountant.rho * RANKS_SHARE / questions))
-    size = Concentrated(round_down(accountant.rho * SIZES_SHARE / len(LEVELS)))
+    size = Concentrated(round_down(accountant.rho * SIZES_SHARE / (1 + len(LEVELS))))
     count = Concentrated(round_down(accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) * COUNT_SHARE))
     return CappedShares(accountant, ranks, size, count)
+
+
+NOTHING = NoisyTotal(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +130,7 @@ class Candidate:
     curator: Curator
     bound: Bound
     total: NoisyTotal
-    lost: float = 0.0
+    lost: NoisyTotal = NOTHING
     error: float = math.inf
 
 
@@ -134,7 +139,7 @@ def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, pro
     progress("caps", 0, 2)
     ranks = measure_ranks(curator, shares.ranks)
     progress("caps", 1, 2)
-    best = best_candidate(curator, workload, measure_candidates(curator, ranks, shares.size))
+    best = best_candidate(workload, ranks, measure_candidates(curator, ranks, shares.size), curator.rho_left)
     progress("caps", 2, 2)
     return release_candidate(best, workload, shares.count, progress)
 
@@ -172,8 +177,9 @@ def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
             found[place] = EDGES[min(int(np.argmax(beyond[1:] <= least)), len(EDGES) - 1)]
         return found
 
-    top = capped_at(0.0)
-    candidates = [_raised(schema, capped_at(share), top) for share in LEVELS]
+    # Rows beyond what can be seen are few, and not none: the first candidate has room for them.
+    top = {place: EDGES[min(EDGES.index(cap) + ROOM, len(EDGES) - 1)] for place, cap in capped_at(0.0).items()}
+    candidates = [top, *(_raised(schema, capped_at(share), top) for share in LEVELS)]
     return [caps for i, caps in enumerate(candidates) if caps not in candidates[:i]]
 
 
@@ -223,19 +229,38 @@ def public_bound_of(schema: Schema, caps: Caps) -> int:
     return max(found.get(names - {t}, 1) for t in schema.private_tables)
 
 
-def best_candidate(curator: Curator, workload: Workload, candidates: Sequence[Candidate]) -> Candidate:
-    """The candidate with the least predicted error: noise of its bound, and what it loses. From noisy sizes alone."""
+def best_candidate(
+    workload: Workload, ranks: Sequence[NoisyRanks], candidates: Sequence[Candidate], rho: Fraction
+) -> Candidate:
+    """The candidate with the least predicted error: noise of its bound, and what it loses. From noisy numbers alone."""
     found: list[Candidate] = []
-    lost = 0.0
+    size = max(1.0, candidates[0].total.noisy)
+    before, lost = candidates[0], replace(NOTHING, deviation=size * unseen_share(ranks))
     for n, candidate in enumerate(candidates):
         if n:
-            # What stricter caps lose; as far as the noise of the more generous ones shows it.
-            before = candidates[n - 1].total
-            deviation = math.hypot(before.deviation, candidate.total.deviation)
-            lost += settled(NoisyTotal(before.noisy - candidate.total.noisy, deviation), None).noisy
-        error = predicted_noise(workload, candidate, curator.rho_left) + SHAPE_DISTANCE * lost
+            # What stricter caps lose: as far as noisy sizes show it, and as ranks promise.
+            promised = size * (lost_share(ranks, candidate.caps) - lost_share(ranks, before.caps))
+            deviation = math.hypot(before.total.deviation, candidate.total.deviation)
+            more = settled(NoisyTotal(before.total.noisy - candidate.total.noisy, deviation), max(0.0, promised))
+            lost = NoisyTotal(lost.noisy + more.noisy, math.hypot(lost.deviation, more.deviation))
+            before = candidate
+        error = predicted_noise(workload, candidate, rho) + SHAPE_DISTANCE * lost.noisy
         found.append(replace(candidate, lost=lost, error=error))
     return min(found, key=lambda c: c.error)
+
+
+def lost_share(ranks: Sequence[NoisyRanks], caps: Caps) -> float:
+    """About which share of the join caps lose, if the rows they cut join like all others."""
+    share = 0.0
+    for r in ranks:
+        beyond = rows_beyond(r)
+        share += float(beyond[EDGES.index(caps[_place(r)]) + 1]) / max(1.0, float(beyond[0]))
+    return min(1.0, share)
+
+
+def unseen_share(ranks: Sequence[NoisyRanks]) -> float:
+    """About which share of the join lies with rows whose rank cannot be seen for noise."""
+    return min(1.0, sum(2 * r.deviation / max(1.0, float(rows_beyond(r)[0])) for r in ranks))
 
 
 def predicted_noise(workload: Workload, candidate: Candidate, rho: Fraction) -> float:
@@ -252,12 +277,19 @@ def release_candidate(best: Candidate, workload: Workload, count: Concentrated, 
         total = best.total.combined(measure_total(best.curator, best.bound, count.rho))
         model, strategy = measure_join(best.curator, workload, best.bound, total, progress)
     kept = ", ".join(f"{limit:,} of {table} by {'+'.join(by)}" for (table, by), limit in sorted(best.caps.items()))
-    grown = _scaled(model, (model.total + best.lost) / model.total)
+    grown = _grown(model, best.lost)
     return Outcome(grown, best.bound.value, max(1, round(grown.total)), f"at most {kept}; {strategy}")
 
 
-def _scaled(model: Model, factor: float) -> Model:
-    members = tuple((potentials, total * factor) for potentials, total in model.members)
+def _grown(model: Model, lost: NoisyTotal) -> Model:
+    """With the size that was lost; its shape is taken to be that of what is left."""
+    factor = (model.total + lost.noisy) / model.total
+    # Public randomness: the members stand for what is uncertain, this size with it.
+    off = lost.deviation * np.random.default_rng(len(model.members)).standard_normal(len(model.members))
+    members = tuple(
+        (potentials, max(1.0, total * factor + more))
+        for (potentials, total), more in zip(model.members, off, strict=True)
+    )
     return replace(model, total=model.total * factor, members=members)
 
 

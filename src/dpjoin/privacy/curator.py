@@ -327,7 +327,7 @@ class Curator:
         for question in questions:
             event = Event(
                 mechanism="discrete Gaussian",
-                purpose=f"ranks {question.name}",
+                purpose=question.name,
                 cost=cost,
                 moves=Fraction(moves),
                 parameters={"variance": variance},
