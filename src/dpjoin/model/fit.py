@@ -23,6 +23,8 @@ PRIOR_PSEUDO = (0.5, 0.1)
 PRIOR_RANGE = (0.02, 4.0)
 DEAR_CELLS = 2**21
 """Above this many cells a step takes a tenth of a second and more, so fewer are taken."""
+DEAR_TERMS = 2**14
+"""Likewise with this many potentials: there the optimiser's own bookkeeping takes half of the time."""
 SINGLE_START, SINGLE_PSEUDO = 1.5, (1.0, 1.5)
 """The same for one-way terms, whose log-odds are larger."""
 
@@ -112,7 +114,8 @@ def maximise(fit: Fit, evidence: Evidence, *, steps: int, prior_mean: FloatArray
         return 0.5 * float(miss @ pull + away @ (prior * away)), gradient * width
 
     # The objective is a log-probability: a relative change of 1e-5 is far below what the noise can tell.
-    options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-5, "gtol": 1e-2}
+    remembered = 8 if terms.size > DEAR_TERMS else 20
+    options = {"maxiter": steps, "maxcor": remembered, "ftol": 1e-5, "gtol": 1e-2}
     found = minimize(objective, fit.potentials / width, jac=True, method="L-BFGS-B", options=options)
     return replace(fit, potentials=found.x * width)
 

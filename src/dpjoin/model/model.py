@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpjoin.model.fit import DEAR_CELLS, Evidence, Fit, maximise, table_of
+from dpjoin.model.fit import DEAR_CELLS, DEAR_TERMS, Evidence, Fit, maximise, table_of
 from dpjoin.model.terms import BoolArray, Domain, FloatArray, Terms
 from dpjoin.workload import Group, Kronecker
 
@@ -201,8 +201,8 @@ def plausible(
     would otherwise be off together.
     """
     rng = np.random.default_rng(seed)
-    if fit.terms.domain.cells > DEAR_CELLS:
-        members //= 2
+    if fit.terms.domain.cells > DEAR_CELLS or fit.terms.size > DEAR_TERMS:
+        members, steps = members // 2, steps // 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
     out = []
     for _ in range(members):

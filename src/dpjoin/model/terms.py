@@ -101,7 +101,7 @@ def support_of(domain: Domain, attributes: tuple[str, ...], allowed: BoolArray) 
     return np.broadcast_to(across, domain.shape).reshape(domain.rows, domain.columns)
 
 
-SPARSE_ENTRIES = 2**20
+SPARSE_ENTRIES = 2**16
 """Beyond this many entries one-hot designs are sparse: a key of many values would fill the memory with zeros."""
 
 
