@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from dpjoin.engine.interface import ExactDegrees, Value
+from dpjoin.model.factored import FactoredModel
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, PaperAccountant, Pure
 from dpjoin.privacy.curator import Curator, Numbers
 from dpjoin.privacy.ledger import Event, Ledger
@@ -187,6 +188,11 @@ def audited(
 
 def published(outcome: Any) -> Any:
     """What an algorithm's outcome makes public, as one array."""
+    if isinstance(outcome.model, FactoredModel):
+        model = outcome.model
+        parts = [model.potentials, *(p for p, _ in model.members), [t for _, t in model.members], model.deviations]
+        parts += [[m.ratio for m in model.misfits], [model.total, outcome.noisy_total, outcome.sensitivity]]
+        return np.concatenate([np.asarray(p, dtype=np.float64) for p in parts])
     return np.append(outcome.model.table.reshape(-1), [outcome.noisy_total, outcome.sensitivity])
 
 

@@ -33,7 +33,7 @@ def declared(shape: str) -> dj.Schema:
 
 
 @pytest.mark.replay
-@pytest.mark.parametrize("way", ["capped", "hybrid", "per_table", None])
+@pytest.mark.parametrize("way", ["capped", "hybrid", "keyed", "per_table", None])
 @pytest.mark.parametrize("shape", ["two", "star", "contained"])
 def test_replay_on_neighbours(shape: str, way: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same questions on both neighbours, declared moves hold, all of rho is spent; every way is taken."""
@@ -92,7 +92,7 @@ def test_few_heavy_values_of_a_declared_key_go_table_by_table() -> None:
     tables = {t: pa.table({"A": k, a: rng.integers(0, 3, len(k))}) for t, a, k in zip("rs", "pq", keys, strict=True)}
     workload = dj.Workload.marginals(schema, [("p", "q")])
     made = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6))
-    assert made.method == "per_table"
+    assert made.method in ("per_table", "keyed")
 
 
 def test_forecasts_grow_with_what_they_are_made_of() -> None:

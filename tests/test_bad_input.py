@@ -97,9 +97,9 @@ def test_wrong_specs_are_refused_before_anything_is_opened(capsys, tmp_path, cas
     check_refused(capsys, spec, *words)
 
 
-def test_a_domain_too_large_for_memory_is_refused(capsys, tmp_path):
+def test_a_marginal_too_large_for_memory_is_refused(capsys, tmp_path):
     """The line says how many cells and bytes, and what to do; `plan` says the same."""
-    wide = PRIVACY + BIG + '\n[workload]\nmarginals = [["a0"], ["a1", "a2"], ["a3", "a4", "a5", "a6", "a7", "a8"]]\n'
+    wide = PRIVACY + BIG + '\n[workload]\nmarginals = [["a0"], ["a1"], ["a2", "a3", "a4", "a5", "a6", "a7", "a8"]]\n'
     spec = make_shop(tmp_path, spec=wide)
     line = check_refused(capsys, spec, "1,000,000,000 cells", "a8 10", "GB", "coarser bins")
     assert run(capsys, "plan", spec) == (2, "", line)

@@ -18,12 +18,11 @@ from audit import Tape, attach, audited
 from dpjoin.algorithms import capped
 from dpjoin.algorithms.capped import (
     EDGES,
-    best_candidate,
+    best_of_levels,
     candidate_caps,
     cap_attributes,
     capped_shares,
     capped_tight,
-    measure_candidates,
     measure_ranks,
     public_bound_of,
     rows_beyond,
@@ -341,7 +340,7 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     shares = capped_shares(BLUNT, schema)
     curator = Curator(engine, shares.accountant)
     ranks = measure_ranks(curator, shares.ranks)
-    best = best_candidate(workload, ranks, measure_candidates(curator, ranks, shares.size), curator.rho_left)
+    best = best_of_levels(curator, workload, ranks, shares.size)
     exact = engine.exact_join_size()
     assert best.total.noisy + best.lost.noisy == pytest.approx(exact, rel=0.25)
 

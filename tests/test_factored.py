@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,9 +177,10 @@ def _models(shape: str, sigma: float) -> tuple[model.Model, FactoredModel]:
             deviations=deviations,
         ),
         FactoredModel(
-            tree,
+            terms.domain,
             5000.0,
-            start.potentials,
+            potentials=start.potentials,
+            tree=tree,
             members=factored.plausible(same, evidence, total_deviation=20.0),
             floor=2.0,
             known=known,
@@ -199,7 +201,7 @@ def test_answers_and_bars_are_the_same(shape: str) -> None:
         if isinstance(group, Kronecker):
             assert np.allclose(loose.noise(group), dense.noise(group)), group.name
     # The same members on both sides leave nothing to the optimiser.
-    shared = FactoredModel(loose.tree, loose.total, loose.potentials, dense.members, 2.0, loose.known, loose.deviations)
+    shared = replace(loose, members=dense.members)
     for group in _groups():
         assert np.allclose(shared.error(group, 0.9), dense.error(group, 0.9), rtol=1e-7), group.name
 
@@ -207,7 +209,9 @@ def test_answers_and_bars_are_the_same(shape: str) -> None:
 def test_bars_where_nothing_is_known() -> None:
     """Outside the known scopes bars are nan; without members the floor is all there is."""
     tree = tree_of(SIZES, CHAIN)
-    loose = FactoredModel(tree, 100.0, np.zeros(tree.size), floor=3.0, known=(frozenset("ab"),))
+    loose = FactoredModel(
+        Domain.split(SIZES), 100.0, potentials=np.zeros(tree.size), floor=3.0, known=(frozenset("ab"),), tree=tree
+    )
     inside, outside = _groups()[0], _groups()[2]
     assert loose.spread(inside) is None
     assert np.array_equal(loose.error(inside, 0.9), np.full(12, 3.0))
@@ -220,7 +224,9 @@ def test_a_large_domain_has_no_table() -> None:
     """10^12 cells: answers and rows, but no table."""
     names = {f"x{i}": 10 for i in range(12)}
     tree = tree_of(names, itertools.pairwise(names))
-    loose = FactoredModel(tree, 1000.0, np.random.default_rng(0).standard_normal(tree.size))
+    loose = FactoredModel(
+        Domain.split(names), 1000.0, potentials=np.random.default_rng(0).standard_normal(tree.size), tree=tree
+    )
     with pytest.raises(ValueError, match=rf"cells of the domain \({10**12}\) must be at most .*; ask for answers"):
         _ = loose.table
     drawn = loose.rows(500, np.random.default_rng(0))

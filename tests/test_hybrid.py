@@ -281,7 +281,7 @@ def test_heavy_and_light_values_add_up_to_the_join(shape: str, key: str) -> None
         heavy: list[Value] = [(int(v),) for v in rng.permutation(6)[: rng.integers(2, 5)]]
         labels = Labels("heavy", common, dict.fromkeys(heavy, 1))
         alone = [engine.alone(t.name, common, heavy, kept_attributes(workload, t.name, common)) for t in schema.tables]
-        joined = hybrid._joined(workload, tuple(exact_model(e) for e in alone), common, heavy)
+        joined = hybrid.joined_heavy(workload, tuple(exact_model(e) for e in alone), common, heavy)
         light = engine.restricted(everywhere(schema, labels, 0))
         for group, some, every in zip(
             workload.groups, light.exact_answers(workload.groups), engine.exact_answers(workload.groups), strict=True

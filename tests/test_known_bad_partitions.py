@@ -112,7 +112,8 @@ def test_two_sided_caps_are_caught_by_what_a_row_changes() -> None:
 
         return Mutant
 
-    assert any("sensitivity" in f for f in problems(uniformized(changed), HOT, ONE_LESS))
+    # Noise decides whether a cap ends below the degree: some tries see nothing.
+    assert any("sensitivity" in f for _ in range(6) for f in problems(uniformized(changed), HOT, ONE_LESS))
 
 
 def test_noise_for_present_keys_with_a_narrow_first_bucket_is_caught() -> None:

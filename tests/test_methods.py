@@ -34,6 +34,7 @@ SERVES = {
     "hybrid": ["two", "star"],
     "capped": ["two", "star", "path", "declared"],
     "per_table": ["declared"],
+    "keyed": ["declared"],
     "path": ["path"],
     "truncate": ["two", "star", "path"],
 }

@@ -372,8 +372,8 @@ def test_a_reader_is_told_what_it_cannot_read(union: Union, tmp_path: Path) -> N
     assert [make_release(model).manifest()["format"] for model in formats] == [1, 1, 2, 2]
     folder = make_release(union).save(tmp_path / "out")
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 3}))
-    with pytest.raises(dj.ReleaseError, match=r"format \(3\) must be 1 or 2"):
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 4}))
+    with pytest.raises(dj.ReleaseError, match=r"format \(4\) must be 1, 2 or 3"):
         dj.load(folder)
     manifest["model"]["parts"].append(manifest["model"]["parts"][0])
     (folder / "manifest.json").write_text(json.dumps(manifest))

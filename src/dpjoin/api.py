@@ -50,7 +50,7 @@ def release(
         if table.name not in tables:
             raise SpecError(f"table {table.name!r} is missing; hand it over in tables")
     check_feasible(schema, workload)
-    chosen = chosen_method(schema, method, profile)
+    chosen = chosen_method(schema, method, profile, workload)
     suspicion = joined_table_warning(schema)
     if suspicion is not None:
         warnings.warn(suspicion, JoinedTableWarning, stacklevel=2)

@@ -184,7 +184,7 @@ def release(
 
     with _about(spec):
         check_feasible(loaded.schema, loaded.workload)
-        chosen_method(loaded.schema, loaded.method, loaded.profile)
+        chosen_method(loaded.schema, loaded.method, loaded.profile, loaded.workload)
         sources = loaded.sources()
         check_sources(loaded.schema, sources)
     _warn_of_join(spec, loaded)

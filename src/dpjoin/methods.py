@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from dpjoin.algorithms.as_one import DENSE_CELLS, is_large
 from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.capped import capped_shares, capped_tight, check_capped
 from dpjoin.algorithms.hierarchical import (
@@ -15,6 +16,7 @@ from dpjoin.algorithms.hierarchical import (
     hierarchical_tight,
 )
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
+from dpjoin.algorithms.keyed import check_keyed, keyed_shares, keyed_tight
 from dpjoin.algorithms.path import check_path, path_shares, path_tight
 from dpjoin.algorithms.per_table import check_per_table, per_table_shares, per_table_tight
 from dpjoin.algorithms.progress import Progress
@@ -51,8 +53,12 @@ class Method:
         return chosen(engine, workload, budget, progress)
 
 
-def chosen_method(schema: Schema, name: str, profile: str = "tight") -> Method:
-    """The method that a spec's choice stands for on this join; SpecError if it cannot serve it."""
+LARGE = ("single_table", "two_table", "multi_table", "capped", "auto")
+"""The methods whose model need not be a table of all cells: they have one part only."""
+
+
+def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: Workload | None = None) -> Method:
+    """The method that a spec's choice stands for on this join; SpecError if it cannot serve it, or the workload."""
     if name == "auto":
         name = {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
         if profile == "tight" and _may_be_capped(schema):
@@ -61,6 +67,12 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight") -> Method:
     method.check(schema)
     if profile == "paper" and method.paper is None:
         raise SpecError(f"method {name!r} must have the profile tight; the paper has no such method")
+    if workload is not None and is_large(workload) and (name not in LARGE or profile == "paper"):
+        what = f"method {name!r}" if name not in LARGE else "the profile 'paper'"
+        raise SpecError(
+            f"{what} must have a workload over at most {DENSE_CELLS:,} cells, not {workload.cells:,}; ask about fewer "
+            "attributes, or use method 'auto' with the profile 'tight'"
+        )
     return method
 
 
@@ -145,6 +157,7 @@ _METHODS = {
             _paper(hierarchical_paper),
         ),
         Method("hybrid", check_hybrid, _tight(common_key_shares, hybrid_tight)),
+        Method("keyed", check_keyed, _tight(keyed_shares, keyed_tight)),
         Method("capped", check_capped, _tight(capped_shares, capped_tight)),
         Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight)),
         Method("path", _check_path, _tight(path_shares, path_tight)),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
+from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products, wanted_cliques
 from dpjoin.algorithms.auto import DEGREES_SHARE, AutoShares, auto_shares
 from dpjoin.algorithms.capped import (
     RANKS_SHARE,
@@ -15,7 +17,10 @@ from dpjoin.algorithms.capped import (
     capped_shares,
     public_bound_of,
 )
+from dpjoin.algorithms.chosen import ALL_CELLS, MOST_CLIQUE_CELLS, cells_limit, looked_at
+from dpjoin.algorithms.chosen import PILOT_SHARE as LOOK_SHARE
 from dpjoin.algorithms.hierarchical import hierarchical_shares
+from dpjoin.algorithms.keyed import keyed_shares
 from dpjoin.algorithms.marginals import PILOT_SHARE, SINGLES_SHARE
 from dpjoin.algorithms.path import path_shares
 from dpjoin.algorithms.shares import (
@@ -29,6 +34,7 @@ from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
 from dpjoin.methods import as_one_shares, chosen_method, common_key_shares
+from dpjoin.model.junction import tree_of
 from dpjoin.model.model import clique_scopes
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
@@ -37,11 +43,12 @@ from dpjoin.schema import Schema
 from dpjoin.spec import Spec
 from dpjoin.workload import Products, Workload
 
-MAX_CELLS = 2**26
 MAX_TABLES = 8
 """The gauge looks at every subset of the tables."""
 BYTES_PER_CELL = 48
 """The fit holds about six tables of the domain in double precision."""
+BYTES_PER_TREE_CELL = 300
+"""A factored model and its members hold a bag twice each, and the fit a few copies more."""
 USUAL_DEGREES = (1, 10, 100, 1000)
 """For which largest degrees the plan says what the noise will be, when it is not told one."""
 
@@ -99,6 +106,8 @@ class Plan:
     delta: float
     attributes: tuple[str, ...]
     cells: int
+    model: str
+    """Whether the model is a table of all cells or factored."""
     memory: int
     queries: int
     groups: tuple[GroupPlan, ...]
@@ -130,13 +139,53 @@ def check_feasible(schema: Schema, workload: Workload) -> None:
         raise SpecError(
             f"a release joins at most {MAX_TABLES} tables; the schema has {len(schema.tables)}; leave some out"
         )
-    cells = workload.cells
-    if cells > MAX_CELLS:
-        sizes = ", ".join(f"{a} {schema.attribute(a).size}" for a in workload.attributes)
+    if is_large(workload):
+        _check_large(schema, workload)
+
+
+def _check_large(schema: Schema, workload: Workload) -> None:
+    """Refuse what a factored model cannot hold."""
+    if products := varying_products(workload):
         raise SpecError(
-            f"the workload looks at a domain of {cells:,} cells ({sizes}), which must be at most {MAX_CELLS:,} "
-            f"(it would take {memory_text(cells * BYTES_PER_CELL)}); ask about fewer attributes or use coarser bins"
+            f"product queries ({products[0].name}) must have a workload over at most {DENSE_CELLS:,} cells, not "
+            f"{workload.cells:,}; ask for marginals instead, or about fewer attributes"
         )
+    for clique in wanted_cliques(workload):
+        cells = schema.cells(clique)
+        if cells > MOST_CLIQUE_CELLS:
+            sizes = ", ".join(f"{a} {schema.attribute(a).size}" for a in clique)
+            raise SpecError(
+                f"the marginal of {', '.join(clique)} has {cells:,} cells ({sizes}), which must be at most "
+                f"{MOST_CLIQUE_CELLS:,} in a domain of {workload.cells:,} cells (it would take "
+                f"{memory_text(cells * BYTES_PER_TREE_CELL)}); leave it out or use coarser bins"
+            )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the model is kept in memory."""
+
+    words: str
+    cells: int
+    """That are written down, at most."""
+    memory: int
+
+
+def layout(workload: Workload) -> Layout:
+    """Whether the model is a table of all cells or factored, and how large it gets."""
+    if not is_large(workload):
+        return Layout("dense: a table of all cells", workload.cells, workload.cells * BYTES_PER_CELL)
+    cliques = wanted_cliques(workload)
+    tree = tree_of({a: workload.schema.attribute(a).size for a in workload.attributes}, cliques)
+    wide = [c for c in cliques if len(c) > 1]
+    looks = len(looked_at(wide))
+    if looks == len(wide) and tree.cells <= ALL_CELLS:
+        words = f"factored: all marginals, in parts of at most {tree.largest:,} cells"
+        return Layout(words, tree.cells, tree.cells * BYTES_PER_TREE_CELL)
+    most = cells_limit(workload.schema.cells(c) for c in wide)
+    which = f"the {looks}" if looks == len(wide) else f"{looks} of the {len(wide)}"
+    words = f"factored: marginals are chosen after a noisy look at {which} wider ones, up to {most:,} cells"
+    return Layout(words, most, most * BYTES_PER_TREE_CELL)
 
 
 def memory_text(size: float) -> str:
@@ -155,7 +204,8 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     """
     schema, workload = spec.schema, spec.workload
     check_feasible(schema, workload)
-    method = chosen_method(schema, spec.method, spec.profile).name
+    method = chosen_method(schema, spec.method, spec.profile, workload).name
+    kept = layout(workload)
     degrees = USUAL_DEGREES if degree is None else (degree,)
     if len(schema.tables) == 1:
         degrees = (1,)
@@ -173,7 +223,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         stages = _cut_stages(spec, method)
     elif spec.profile == "tight":
         shares = as_one_shares(spec.budget, schema)
-        stages = _tight_stages(shares)
+        stages = _tight_stages(shares, LOOK_SHARE if is_large(workload) else PILOT_SHARE)
         expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
     else:
         stages = _paper_stages(spec, partition=method in ("uniformize", *_CUT))
@@ -188,7 +238,8 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         delta=spec.budget.delta,
         attributes=workload.attributes,
         cells=workload.cells,
-        memory=workload.cells * BYTES_PER_CELL,
+        model=kept.words,
+        memory=kept.memory,
         queries=len(workload),
         groups=tuple(GroupPlan(g.name, len(g), g.cells) for g in workload.groups),
         stages=stages,
@@ -203,6 +254,7 @@ _CUT = {
     "path": "parts by noisy degrees of all three tables, each part with its own bound (experimental)",
     "per_table": "each table is modelled with the whole budget, keys included, and the models are joined",
     "hybrid": "heavy values of the common key table by table, light ones as one join",
+    "keyed": "heavy values of a declared key table by table, light ones as one join, at most so many rows of each",
     "truncate": "values of large noisy degree are left out, the rest is one part (experimental)",
 }
 
@@ -216,6 +268,18 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
             Stage("sizes", "discrete Gaussian", count, "of each table: a row is in one, so each has all of it"),
             Stage("queries", "discrete Gaussian", 1 - count, "each table's marginals, with its join attributes"),
         )
+    if method == "keyed":
+        keyed = keyed_shares(spec.budget, spec.schema)
+        told = (
+            ("ranks", keyed.ranks, "how many rows have which rank: what degrees are like"),
+            ("degrees", keyed.degrees, "of every value of the key in each table, unbiased"),
+            ("sizes", keyed.sizes, "of light values under a few caps"),
+            ("join size", keyed.count, "of light values, unbiased"),
+        )
+        whole = keyed.accountant.rho
+        first = [Stage(name, "discrete Gaussian", float(cost.rho / whole), note) for name, cost, note in told]
+        note = "of light values as one join, of heavy ones table by table; each has all of it"
+        return (*first, Stage("queries", "discrete Gaussian", 1 - sum(s.share for s in first), note))
     if method == "hybrid":
         shares = common_key_shares(spec.budget, spec.schema)
         gauge = float(shares.bound.rho / shares.accountant.rho) if shares.bound else 0.0
@@ -326,14 +390,14 @@ def describe_bounds(schema: Schema) -> list[str]:
     return told
 
 
-def _tight_stages(shares: TightShares) -> tuple[Stage, ...]:
+def _tight_stages(shares: TightShares, pilot: Fraction) -> tuple[Stage, ...]:
     whole = shares.accountant.rho
     stages = []
     if shares.bound is not None and shares.half_width is not None:
         note = f"the largest degree plus a shift of {shares.half_width} on average, never below it"
         stages.append(Stage("sensitivity", "truncated discrete Gaussian", float(shares.bound.rho / whole), note))
     stages.append(Stage("join size", "discrete Gaussian", float(shares.count.rho / whole), "unbiased"))
-    note = f"{float(SINGLES_SHARE):.0%} one-way, {float(PILOT_SHARE):.0%} pilot of all, the rest where it helps most"
+    note = f"{float(SINGLES_SHARE):.0%} one-way, {float(pilot):.0%} pilot of all, the rest where it helps most"
     stages.append(Stage("queries", "discrete Gaussian", float(shares.queries / whole), note))
     return tuple(stages)
 

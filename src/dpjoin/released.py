@@ -10,7 +10,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,7 +21,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dpjoin.errors import DpjoinError, ReleaseError, suggest
+from dpjoin.model.factored import FactoredModel, Misfit
 from dpjoin.model.joined import Joined
+from dpjoin.model.junction import TooLargeError, tree_of
 from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.model.union import Part, Union
@@ -30,15 +32,15 @@ from dpjoin.privacy.budget import Budget
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.schema import Schema
 from dpjoin.spec import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
-from dpjoin.synthesize import drawn_counts, rows_table, whole_counts
-from dpjoin.workload import Products, Workload, group_to_json
+from dpjoin.synthesize import drawn_counts, rows_table, sampled_table, whole_counts
+from dpjoin.workload import Group, Products, Workload, group_to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT, UNION_FORMAT = 1, 2
+FORMAT, UNION_FORMAT, FACTORED_FORMAT = 1, 2, 3
 """The layout of a folder. The second is for what a reader of the first would get wrong without noticing: several
-models that add up or are joined, and cells known to be empty."""
+models that add up or are joined, and cells known to be empty. The third is for a model on a junction tree."""
 MAX_SYNTHETIC_ROWS = 2_000_000
 """Above this join size `synthetic.parquet` is a scaled-down copy, and the manifest says by how much."""
 SCALED_ROWS = 1_000_000
@@ -68,7 +70,7 @@ class Release:
     def answer(self, workload: Workload | None = None) -> FloatArray:
         """One number per query, from the model."""
         groups = self._checked(workload)
-        return np.concatenate([self.model.answer(g) for g in groups]) if groups else np.zeros(0)
+        return _each(groups, self.model.answer)
 
     def error(self, workload: Workload | None = None, *, coverage: float = 0.9) -> FloatArray:
         """Half-widths of error bars, one per query: public, and meant to cover with the given probability.
@@ -78,7 +80,7 @@ class Release:
         if not 0 < coverage < 1:
             raise ReleaseError(f"coverage ({coverage}) must lie between 0 and 1; 0.9 is usual")
         groups = self._checked(workload)
-        return np.concatenate([self.model.error(g, coverage) for g in groups]) if groups else np.zeros(0)
+        return _each(groups, lambda group: self.model.error(group, coverage))
 
     def _checked(self, workload: Workload | None) -> tuple[Any, ...]:
         groups = (workload or self.workload).groups
@@ -109,6 +111,8 @@ class Release:
     def synthetic(self) -> pa.Table:
         """The synthetic rows that are saved with the release: whole rows, adding up to the noisy join size."""
         rows = self.join_size if self.join_size <= MAX_SYNTHETIC_ROWS else SCALED_ROWS
+        if isinstance(self.model, FactoredModel):
+            return sampled_table(self.schema, self.model, rows, np.random.default_rng(0), even=True)
         counts = whole_counts(self.model.table, rows, np.random.default_rng(0))
         return rows_table(self.schema, self.attributes, counts)
 
@@ -117,6 +121,8 @@ class Release:
         if n < 0:
             raise ReleaseError(f"rows ({n}) must not be negative")
         rng = np.random.default_rng(seed)
+        if isinstance(self.model, FactoredModel):
+            return sampled_table(self.schema, self.model, n, rng)
         counts = drawn_counts(self.model.table, n, rng)
         return rows_table(self.schema, self.attributes, counts, rng.permutation(n))
 
@@ -149,7 +155,7 @@ class Release:
             described |= _described(model)
         return {
             "dpjoin": _version(),
-            "format": FORMAT if isinstance(model, Model) and model.support is None else UNION_FORMAT,
+            "format": _format(model),
             "guarantee": guarantee(self.budget, self.ledger),
             "assumptions": [*ASSUMPTIONS, *describe_bounds(self.schema)],
             "method": self.method,
@@ -185,6 +191,14 @@ class Release:
         return folder
 
 
+def _each(groups: Sequence[Group], ask: Callable[[Group], FloatArray]) -> FloatArray:
+    """What each group gets, one after the other."""
+    try:
+        return np.concatenate([ask(group) for group in groups]) if groups else np.zeros(0)
+    except TooLargeError as error:
+        raise ReleaseError(str(error)) from None
+
+
 def check_new(folder: Path) -> None:
     if folder.exists():
         raise ReleaseError(f"{folder}: the output folder exists already; choose another with -o, or remove it")
@@ -203,9 +217,10 @@ def load(folder: str | Path) -> Release:
         raise _damaged(folder) from None
     if not isinstance(manifest, dict):
         raise _damaged(folder)
-    if manifest.get("format") not in (FORMAT, UNION_FORMAT):
+    if manifest.get("format") not in (FORMAT, UNION_FORMAT, FACTORED_FORMAT):
         raise ReleaseError(
-            f"{folder}: format ({manifest.get('format')}) must be {FORMAT} or {UNION_FORMAT}; use the matching dpjoin"
+            f"{folder}: format ({manifest.get('format')}) must be {FORMAT}, {UNION_FORMAT} or {FACTORED_FORMAT}; "
+            "use the matching dpjoin"
         )
     try:
         return _assembled(manifest, state)
@@ -260,6 +275,13 @@ def _under(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
 
 
+def _format(model: Part | Union) -> int:
+    """The oldest layout that says all there is to say of a model."""
+    if isinstance(model, FactoredModel):
+        return FACTORED_FORMAT
+    return FORMAT if isinstance(model, Model) and model.support is None else UNION_FORMAT
+
+
 def _described(part: Part) -> dict[str, Any]:
     """A model but for its arrays, for the manifest."""
     if isinstance(part, Joined):
@@ -270,6 +292,11 @@ def _described(part: Part) -> dict[str, Any]:
             tables.append({**domain, "sizes": list(table.domain.shape), **_described(table)})
         return {"listed": part.listed, "codes": list(part.codes), "tables": tables}
     described: dict[str, Any] = {"known": [sorted(scope) for scope in part.known]}
+    if isinstance(part, FactoredModel):
+        return described | {
+            "factored": [list(c) for c in part.tree.cliques],
+            "left_out": [list(m.scope) for m in part.misfits],
+        }
     if part.terms is not None:
         described["cliques"] = [list(c) for c in part.terms.cliques]
         described["products"] = [group_to_json(p) for p in part.terms.products]
@@ -278,6 +305,8 @@ def _described(part: Part) -> dict[str, Any]:
 
 def _state(model: Part | Union) -> dict[str, Any]:
     """The arrays, for saving."""
+    if isinstance(model, FactoredModel):
+        return state_of(model) | {"misfits": np.array([(m.ratio, m.deviation) for m in model.misfits]).reshape(-1, 2)}
     if isinstance(model, Model):
         return state_of(model)
     if isinstance(model, Joined):
@@ -296,6 +325,8 @@ def _codes_name(number: int) -> str:
 
 def _part(domain: Domain, described: Mapping[str, Any], state: Mapping[str, Any]) -> Part:
     """A model, or a join of one per table, from its description and its arrays."""
+    if "factored" in described:
+        return _factored(domain, described, state)
     if "tables" not in described:
         return _model(domain, described, state)
     tables = []
@@ -332,22 +363,43 @@ def _model(domain: Domain, described: Mapping[str, Any], state: Mapping[str, Any
             tuple(_products(domain, p) for p in described["products"]),
             support,
         )
-    members = (
-        tuple(zip(state["member_potentials"], map(float, state["member_totals"]), strict=True))
-        if "member_totals" in state
-        else ()
-    )
     return Model(
         domain,
         float(state["total"][0]),
         terms=terms,
         potentials=state.get("potentials"),
         plain=state.get("plain"),
-        members=members,
+        members=_members(state),
         floor=float(state["floor"][0]),
         unsure=float(state["unsure"][0]) if "unsure" in state else 0.0,
         known=tuple(frozenset(s) for s in described["known"]),
         deviations=tuple(map(float, state["deviations"])),
+    )
+
+
+def _members(state: Mapping[str, Any]) -> tuple[tuple[FloatArray, float], ...]:
+    if "member_totals" not in state:
+        return ()
+    return tuple(zip(state["member_potentials"], map(float, state["member_totals"]), strict=True))
+
+
+def _factored(domain: Domain, described: Mapping[str, Any], state: Mapping[str, Any]) -> FactoredModel:
+    """A model on a junction tree, which its cliques determine."""
+    tree = tree_of({a: domain.sizes[a] for a in domain.attributes}, map(tuple, described["factored"]))
+    tree.check()
+    if state["potentials"].shape != (tree.size,):
+        raise ValueError("a factored model must have one potential per clique cell")
+    left_out = zip(described["left_out"], state["misfits"].tolist(), strict=True)
+    return FactoredModel(
+        domain,
+        float(state["total"][0]),
+        potentials=state["potentials"],
+        members=_members(state),
+        floor=float(state["floor"][0]),
+        known=tuple(frozenset(s) for s in described["known"]),
+        deviations=tuple(map(float, state["deviations"])),
+        tree=tree,
+        misfits=tuple(Misfit(tuple(scope), ratio, deviation) for scope, (ratio, deviation) in left_out),
     )
 
 

@@ -86,6 +86,7 @@ def show_plan(plan: Plan) -> None:
                 ("method", f"{plan.method} ({plan.profile}): {plan.why}"),
                 ("guarantee", f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table"),
                 ("model", f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}"),
+                ("kept as", plan.model),
                 ("memory", f"about {memory_text(plan.memory)} for the model, besides the tables"),
                 (
                     "workload",

@@ -23,6 +23,7 @@ METHODS = (
     "auto",
     "capped",
     "hybrid",
+    "keyed",
     "per_table",
     "uniformize",
     "two_table",

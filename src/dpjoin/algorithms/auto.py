@@ -1,4 +1,4 @@
-"""The default: a small look at what degrees are like decides between capping, the hybrid, and table by table.
+"""The default: a small look at what degrees are like decides between capping, the hybrids, and table by table.
 
 The look is what `capped` begins with: noisy ranks of each table, and noisy join sizes under a few caps. From these the
 error of every method that can serve is worked out, and the one that promises least runs with all that is left.
@@ -10,18 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpjoin.algorithms.as_one import is_large
 from dpjoin.algorithms.capped import (
     RANKS_SHARE,
     SIZES_SHARE,
     Candidate,
-    best_candidate,
+    best_of_levels,
     capped_shares,
-    measure_candidates,
     measure_ranks,
     release_candidate,
 )
 from dpjoin.algorithms.forecast import aligned_size, degree_sequence, hybrid_error, per_table_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
+from dpjoin.algorithms.keyed import KeyedShares, best_choice, check_keyed, release_keyed, split_keyed
 from dpjoin.algorithms.per_table import PerTableShares, check_per_table, per_table_tight
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
@@ -54,13 +55,15 @@ class AutoShares:
     count: Concentrated
     hybrid: PartitionShares | None
     """None where the hybrid cannot serve."""
+    keyed: KeyedShares
 
 
 def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     """Split a budget; delta is set aside only where the hybrid may need it."""
     if not _serves(check_hybrid, schema):
         capped = capped_shares(budget, schema)
-        return AutoShares(capped.accountant, capped.ranks, capped.size, capped.count, None)
+        keyed = split_keyed(capped.accountant, RANKS_SHARE + SIZES_SHARE)
+        return AutoShares(capped.accountant, capped.ranks, capped.size, capped.count, None, keyed)
     aside = budget.exact.delta * ASIDE
     accountant = ConcentratedAccountant(budget, truncation_delta=aside)
     look = capped_shares(budget, schema)
@@ -75,7 +78,8 @@ def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     left = accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE)
     count = Concentrated(round_down(left * COUNT_SHARE))
     hybrid = PartitionShares(accountant, degrees, width, gauge, gauge_width, count)
-    return AutoShares(accountant, look.ranks, look.size, count, hybrid)
+    keyed = split_keyed(accountant, RANKS_SHARE + SIZES_SHARE)
+    return AutoShares(accountant, look.ranks, look.size, count, hybrid, keyed)
 
 
 def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:
@@ -83,14 +87,16 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     progress("caps", 0, 2)
     ranks = measure_ranks(curator, shares.ranks)
     progress("caps", 1, 2)
-    candidates = measure_candidates(curator, ranks, shares.size)
-    best = best_candidate(workload, ranks, candidates, curator.rho_left)
+    best = best_of_levels(curator, workload, ranks, shares.size)
     progress("caps", 2, 2)
     predicted = predicted_errors(curator, workload, shares, ranks, best)
     method = min(predicted, key=predicted.__getitem__)
     if method == "hybrid":
         assert shares.hybrid is not None
         outcome = hybrid_tight(curator, workload, shares.hybrid, progress)
+    elif method == "keyed":
+        own = [r for r in ranks if r.question.by == common_attributes(curator.schema)]
+        outcome = release_keyed(curator, workload, shares.keyed, own, progress)
     elif method == "per_table":
         outcome = per_table_tight(curator, workload, PerTableShares(shares.accountant), progress)
     else:
@@ -105,14 +111,17 @@ def predicted_errors(
     schema, common = curator.schema, common_attributes(curator.schema)
     predicted = {"capped": best.error}
     degrees = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if r.question.by == common}
-    if len(degrees) < len(schema.tables):
-        return predicted
+    if len(degrees) < len(schema.tables) or is_large(workload):
+        return predicted  # what several models add up to must be written down
     rho = curator.rho_left
     if shares.hybrid is not None:
         left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
         aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
         width = shares.hybrid.degrees_width
         predicted["hybrid"] = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
+    if _serves(check_keyed, schema):
+        chosen = best_choice(workload, degrees, degrees_cost=shares.keyed.degrees, rho=rho - shares.keyed.degrees.rho)
+        predicted["keyed"] = chosen.error
     if _serves(lambda s: check_per_table(s, workload), schema):
         predicted["per_table"] = per_table_error(workload, degrees, rho=rho)
     return predicted

@@ -11,7 +11,7 @@ shows what degrees are like at the price of a histogram. Then the join sizes tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -19,7 +19,7 @@ from itertools import combinations, product
 import numpy as np
 
 from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total
-from dpjoin.algorithms.parts import SHAPE_DISTANCE, settled, shape_noise, size_noise
+from dpjoin.algorithms.parts import settled, shape_noise, size_noise
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.two_table import Outcome
@@ -40,6 +40,8 @@ SIZES_SHARE = Fraction(5, 100)
 """Of rho, for the join sizes that the candidates leave."""
 LEVELS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
+LOST = 0.5
+"""What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it."""
 ROOM = 2
 """By how many edges the most generous caps exceed the largest rank that is seen."""
 STANDS_OUT = 10.0
@@ -139,7 +141,7 @@ def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, pro
     progress("caps", 0, 2)
     ranks = measure_ranks(curator, shares.ranks)
     progress("caps", 1, 2)
-    best = best_candidate(workload, ranks, measure_candidates(curator, ranks, shares.size), curator.rho_left)
+    best = best_of_levels(curator, workload, ranks, shares.size)
     progress("caps", 2, 2)
     return release_candidate(best, workload, shares.count, progress)
 
@@ -154,10 +156,10 @@ def measure_ranks(curator: Curator, cost: Concentrated) -> list[NoisyRanks]:
     return curator.noisy_ranks("ranks", questions, EDGES, cost)
 
 
-def measure_candidates(curator: Curator, ranks: Sequence[NoisyRanks], cost: Concentrated) -> list[Candidate]:
-    """Caps of every level, each once, and the join sizes that they leave: the most generous first."""
+def measure_candidates(curator: Curator, candidates: Sequence[Caps], cost: Concentrated) -> list[Candidate]:
+    """The join sizes that caps leave, each at this cost."""
     found: list[Candidate] = []
-    for caps in candidate_caps(curator.schema, ranks):
+    for caps in candidates:
         child = curator.capped(_bounds(caps))
         bound = child.public_bound()
         assert bound is not None, "caps were chosen so that the bound is public"
@@ -230,23 +232,44 @@ def public_bound_of(schema: Schema, caps: Caps) -> int:
 
 
 def best_candidate(
-    workload: Workload, ranks: Sequence[NoisyRanks], candidates: Sequence[Candidate], rho: Fraction
+    workload: Workload,
+    candidates: Sequence[Candidate],
+    rho: Fraction,
+    *,
+    promised: Callable[[Caps], float],
+    unseen: float,
 ) -> Candidate:
-    """The candidate with the least predicted error: noise of its bound, and what it loses. From noisy numbers alone."""
+    """The candidate with the least predicted error: noise of its bound, and what it loses. From noisy numbers alone.
+
+    Candidates come with the most generous first. `promised` is how many join results caps lose, as far as is known
+    without their sizes; `unseen`, how many the most generous ones may lose.
+    """
     found: list[Candidate] = []
-    size = max(1.0, candidates[0].total.noisy)
-    before, lost = candidates[0], replace(NOTHING, deviation=size * unseen_share(ranks))
+    before, lost = candidates[0], NoisyTotal(0.0, max(1.0, unseen))
     for n, candidate in enumerate(candidates):
         if n:
-            # What stricter caps lose: as far as noisy sizes show it, and as ranks promise.
-            promised = size * (lost_share(ranks, candidate.caps) - lost_share(ranks, before.caps))
+            # What stricter caps lose: as far as noisy sizes show it, and as was promised.
+            expected = promised(candidate.caps) - promised(before.caps)
             deviation = math.hypot(before.total.deviation, candidate.total.deviation)
-            more = settled(NoisyTotal(before.total.noisy - candidate.total.noisy, deviation), max(0.0, promised))
+            more = settled(NoisyTotal(before.total.noisy - candidate.total.noisy, deviation), max(0.0, expected))
             lost = NoisyTotal(lost.noisy + more.noisy, math.hypot(lost.deviation, more.deviation))
             before = candidate
-        error = predicted_noise(workload, candidate, rho) + SHAPE_DISTANCE * lost.noisy
+        error = predicted_noise(workload, candidate, rho) + LOST * lost.noisy
         found.append(replace(candidate, lost=lost, error=error))
     return min(found, key=lambda c: c.error)
+
+
+def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], cost: Concentrated) -> Candidate:
+    """Measure the candidates that ranks suggest, and take the best."""
+    candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost)
+    size = max(1.0, candidates[0].total.noisy)
+    return best_candidate(
+        workload,
+        candidates,
+        curator.rho_left,
+        promised=lambda caps: size * lost_share(ranks, caps),
+        unseen=size * unseen_share(ranks),
+    )
 
 
 def lost_share(ranks: Sequence[NoisyRanks], caps: Caps) -> float:
@@ -277,11 +300,11 @@ def release_candidate(best: Candidate, workload: Workload, count: Concentrated, 
         total = best.total.combined(measure_total(best.curator, best.bound, count.rho))
         model, strategy = measure_join(best.curator, workload, best.bound, total, progress)
     kept = ", ".join(f"{limit:,} of {table} by {'+'.join(by)}" for (table, by), limit in sorted(best.caps.items()))
-    grown = _grown(model, best.lost)
-    return Outcome(grown, best.bound.value, max(1, round(grown.total)), f"at most {kept}; {strategy}")
+    whole = grown(model, best.lost)
+    return Outcome(whole, best.bound.value, max(1, round(whole.total)), f"at most {kept}; {strategy}")
 
 
-def _grown(model: Model, lost: NoisyTotal) -> Model:
+def grown(model: Model, lost: NoisyTotal) -> Model:
     """With the size that was lost; its shape is taken to be that of what is left."""
     factor = (model.total + lost.noisy) / model.total
     # Public randomness: the members stand for what is uncertain, this size with it.

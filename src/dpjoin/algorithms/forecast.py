@@ -11,9 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.algorithms.alone import own_scopes
 from dpjoin.algorithms.capped import rows_beyond
-from dpjoin.algorithms.hybrid import best_cut, heavy_errors
+from dpjoin.algorithms.hybrid import best_cut, blurred, heavy_errors
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.partition import NoisyDegrees, NoisyRanks, Question, Value
@@ -22,8 +21,6 @@ from dpjoin.workload import Workload
 MOST_LISTED = 2048
 """How many of the most frequent values the forecast of the hybrid looks at one by one."""
 MOST_VALUES = 2**20
-BLUR = 0.1
-"""How far (total variation) the shape at one value is from that of all others, at values that noise drowns: a guess."""
 
 
 def degree_sequence(ranks: NoisyRanks) -> FloatArray:
@@ -58,21 +55,10 @@ def hybrid_error(
 
 
 def per_table_error(workload: Workload, degrees: Mapping[str, FloatArray], *, rho: Fraction) -> float:
-    """The error of joining a model of each table, keys included: its noise, and what it blurs.
-
-    Where noise drowns a value's rows, the fit gives it the shape of all others.
-    """
-    schema, common = workload.schema, common_attributes(workload.schema)
-    values = min(schema.cells(common), MOST_VALUES)
+    """The error of joining a model of each table, keys included: its noise, and what it blurs."""
+    values = min(workload.schema.cells(common_attributes(workload.schema)), MOST_VALUES)
     sizes = {t: np.append(d, np.zeros(max(0, values - len(d))))[:values] for t, d in degrees.items()}
-    results, clear = np.ones(values), np.ones(values)
-    for table, size in sizes.items():
-        scopes = own_scopes(workload, table, common)
-        cells = max((schema.cells(s) for s in scopes), default=1)
-        squared, noise = (size / cells) ** 2, len(scopes) / (2 * float(rho))
-        results, clear = results * size, clear * squared / (squared + noise)
-    blurred = BLUR * float((results * (1 - clear)).sum())
-    return float(heavy_errors(workload, sizes, rho)[-1]) + blurred
+    return float(heavy_errors(workload, sizes, rho)[-1] + blurred(workload, sizes, rho)[-1])
 
 
 def aligned_size(degrees: Sequence[FloatArray]) -> float:

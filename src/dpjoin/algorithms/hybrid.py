@@ -60,15 +60,17 @@ CANDIDATES = 48
 """How many thresholds between heavy and light are compared."""
 HEAVY, ODD = 1, 2
 """Buckets of the labels; light values have 0."""
+BLUR = 0.05
+"""How far (total variation) the shape at one value is from that of all others, at values that noise drowns: a guess."""
 ODD_RATIO = 4
 """A value that one table does not list is odd if another has this many times the rows that listing takes."""
 
 
-def check_hybrid(schema: Schema) -> None:
-    check_common(schema, "hybrid")
+def check_hybrid(schema: Schema, method: str = "hybrid") -> None:
+    check_common(schema, method)
     if len(schema.private_tables) < len(schema.tables):
-        raise SpecError("method 'hybrid' must have private tables only; use method 'uniformize'")
-    check_joinable(schema, shared_attributes(schema, common_attributes(schema)), "hybrid")
+        raise SpecError(f"method {method!r} must have private tables only; use method 'uniformize'")
+    check_joinable(schema, shared_attributes(schema, common_attributes(schema)), method)
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
         if cut.heavy:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
             tables = measure_alone(workload, named, common, listed=True, progress=progress)
-            models["heavy values"] = joined = _joined(workload, tables, common, cut.heavy)
+            models["heavy values"] = joined = joined_heavy(workload, tables, common, cut.heavy)
             strategy = "each table alone, joined afterwards"
             told(f"{len(cut.heavy)} heavy", 1, joined.total, cut.heavy_error, strategy)
     union = Union(tuple(models.values()), tuple(models))
@@ -141,7 +143,9 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
     return Outcome(union, bound.value, max(1, round(union.total)), strategy, tuple(facts))
 
 
-def _joined(workload: Workload, tables: tuple[Model, ...], common: Sequence[str], heavy: Sequence[Value]) -> Joined:
+def joined_heavy(
+    workload: Workload, tables: tuple[Model, ...], common: Sequence[str], heavy: Sequence[Value]
+) -> Joined:
     """The heavy values' models, and the code of each value for the key attributes that queries look at."""
     codes = {}
     for at, a in enumerate(common):
@@ -247,3 +251,19 @@ def heavy_errors(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fract
         errors.append(0.4 * SHRINKAGE * cells * np.sqrt(np.cumsum(both - clean)))
     mean: FloatArray = np.mean(errors, axis=0)
     return mean
+
+
+def blurred(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
+    """By how many of the first values are heavy, what their models blur, in join results.
+
+    Where noise drowns a value's rows, the fit gives it the shape of all others.
+    """
+    schema, common = workload.schema, common_attributes(workload.schema)
+    count = len(next(iter(sizes.values())))
+    results, clear = np.ones(count), np.ones(count)
+    for table, size in sizes.items():
+        scopes = own_scopes(workload, table, common)
+        cells = max((schema.cells(s) for s in scopes), default=1)
+        squared, noise = (size / cells) ** 2, len(scopes) / (2 * float(rho))
+        results, clear = results * size, clear * squared / (squared + noise)
+    return BLUR * np.cumsum(results * (1 - clear))

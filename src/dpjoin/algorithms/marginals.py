@@ -7,6 +7,7 @@ measuring everything once; when a few matter it is adaptive selection, without p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -53,12 +54,12 @@ def measure_marginals(
         return evidence
 
     if not wide:
-        evidence = measured(evidence, single, _split(rho, len(single)))
+        evidence = measured(evidence, single, split(rho, len(single)))
         return Fitted(learn(start(terms, total), evidence), evidence)
 
     progress("measure", 0, 3)
-    first = _split(round_down(rho * SINGLES_SHARE), len(single)) if single else []
-    pilot = _split(round_down(rho * PILOT_SHARE), len(wide))
+    first = split(round_down(rho * SINGLES_SHARE), len(single)) if single else []
+    pilot = split(round_down(rho * PILOT_SHARE), len(wide))
     evidence = measured(evidence, single, first)
     evidence = measured(evidence, wide, pilot)
     progress("measure", 1, 3)
@@ -66,7 +67,8 @@ def measure_marginals(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
-    pieces = _allocate(fit, evidence, float(2 * rest / PIECES) / bound.value**2)
+    precision = float(2 * rest / PIECES) / bound.value**2
+    pieces = allocate(terms.slices, terms.curvature(fit.table), fit.tau_each, evidence, precision)
     chosen = [i for i, n in enumerate(pieces) if n]
     costs = [round_down(rest * n / PIECES) for n in pieces if n]
     costs[-1] += rest - sum(costs, Fraction(0))
@@ -76,17 +78,17 @@ def measure_marginals(
     return Fitted(fit, evidence)
 
 
-def _split(rho: Fraction, count: int) -> list[Fraction]:
+def split(rho: Fraction, count: int) -> list[Fraction]:
     """Equal parts that add up to exactly rho."""
     each = round_down(rho / count)
     return [each] * (count - 1) + [rho - each * (count - 1)]
 
 
-def _allocate(fit: Fit, evidence: Evidence, precision: float) -> list[int]:
+def allocate(
+    slices: Sequence[slice], curvature: FloatArray, tau_each: FloatArray, evidence: Evidence, precision: float
+) -> list[int]:
     """How many pieces of `precision` each clique gets: greedily, by the expected drop in total absolute error."""
-    slices = fit.terms.slices
-    curvature = fit.terms.curvature(fit.table)
-    prior = 1.0 / fit.tau_each**2
+    prior = 1.0 / tau_each**2
 
     def expected(i: int, pieces: int) -> float:
         w = slices[i]

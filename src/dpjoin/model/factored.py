@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,9 +23,9 @@ from dpjoin.model.fit import (
     SINGLE_START,
     Evidence,
 )
-from dpjoin.model.junction import Calibrated, IntArray, JunctionTree
-from dpjoin.model.model import MEMBERS, half_widths
-from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.model.junction import Calibrated, IntArray, JunctionTree, Scope
+from dpjoin.model.model import MEMBERS, Model
+from dpjoin.model.terms import FloatArray
 from dpjoin.workload import Group, Kronecker
 
 
@@ -136,37 +136,50 @@ def plausible(
     return tuple(out)
 
 
+@dataclass(frozen=True)
+class Misfit:
+    """How far off a model is, about, at a marginal that was looked at but is no clique of it."""
+
+    scope: Scope
+    ratio: float
+    """The squared error of a cell, per `cell_errors` of what the model has in it."""
+    deviation: float
+    """The standard deviation of the look's noise."""
+
+
+def cell_errors(model: FloatArray) -> FloatArray:
+    """How squared errors grow with what a model has in a cell, where an interaction is missing.
+
+    They would grow with its square if interactions were alike everywhere. Frequent values are nearer to independent:
+    with this power 90 % bars cover large and small cells about alike.
+    """
+    return np.maximum(model, 0.0) ** 1.5
+
+
 @dataclass(frozen=True, eq=False)
-class FactoredModel:
-    """A `Model` whose cells are never written down: an `Estimate` that also draws rows."""
+class FactoredModel(Model):
+    """A `Model` whose cells are never written down: potentials on a junction tree. It also draws rows."""
 
-    tree: JunctionTree
-    total: float
-    potentials: FloatArray
-    members: tuple[tuple[FloatArray, float], ...] = ()
-    floor: float = 0.0
-    """Half-width that holds for a query with weights up to one, beyond the spread of the members."""
-    known: tuple[frozenset[str], ...] = ()
-    """Sets of attributes within which error bars are known."""
-    deviations: tuple[float, ...] = ()
-    """The noise's standard deviation in a cell of each clique."""
-
-    @cached_property
-    def domain(self) -> Domain:
-        return Domain.split(self.tree.sizes)
+    tree: JunctionTree = field(kw_only=True)
+    misfits: tuple[Misfit, ...] = ()
 
     @cached_property
     def calibrated(self) -> Calibrated:
         """The model's distribution."""
-        return self.tree.calibrate(self.tree.split(self.potentials))
+        return self.tree.calibrate(self.tree.split(self._potentials))
+
+    @property
+    def _potentials(self) -> FloatArray:
+        if self.potentials is None:
+            raise ValueError("a factored model must have potentials")
+        return self.potentials
 
     @cached_property
     def _variants(self) -> list[tuple[Calibrated, float]]:
         return [(self.tree.calibrate(self.tree.split(potentials)), total) for potentials, total in self.members]
 
-    @property
-    def table(self) -> FloatArray:
-        """Cells as a matrix, left by right: for small domains only, and not kept."""
+    def tabulated(self) -> FloatArray:
+        """Cells as a matrix, left by right: for small domains only."""
         if self.domain.cells > DEAR_CELLS:
             raise ValueError(
                 f"cells of the domain ({self.domain.cells}) must be at most {DEAR_CELLS} to be written down; "
@@ -175,17 +188,9 @@ class FactoredModel:
         cells = self.total * self.calibrated.marginal(self.domain.attributes)
         return cells.reshape(self.domain.rows, self.domain.columns)
 
-    def knows(self, scope: Sequence[str]) -> bool:
-        """Whether error bars are known within a scope."""
-        return any(set(scope) <= known for known in self.known)
-
     def answer(self, group: Group) -> FloatArray:
         """The group's answers on the model."""
         return answers_on(self.calibrated, self.total, group)
-
-    def error(self, group: Group, coverage: float) -> FloatArray:
-        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-        return half_widths(self, group, coverage)
 
     def spread(self, group: Group) -> FloatArray | None:
         """How far each member's answers are from the model's, members x queries."""
@@ -195,20 +200,31 @@ class FactoredModel:
         return answers - self.answer(group)
 
     def width(self, group: Group) -> FloatArray | None:
-        """About how far off each answer is, root mean square; None where only the floor tells."""
-        spread = self.spread(group)
-        return None if spread is None else np.sqrt((spread**2).mean(axis=0))
+        """About how far off each answer is, root mean square: the members' spread, and what no clique could fit."""
+        width = super().width(group)
+        misfit = self._misfit(group.scope)
+        if width is None or misfit is None:
+            return width
+        # Errors of cells are taken to be independent. A weight's square is at most itself times the largest.
+        each = misfit.ratio * cell_errors(self.total * self.calibrated.marginal(group.scope))
+        squares = np.abs(np.asarray(group.apply(each), dtype=np.float64)) * group.max_abs * float(group.unit) ** 2
+        return np.sqrt(width**2 + squares)
 
-    def slack(self, group: Group) -> FloatArray:
-        """What the floor adds to each query's bar."""
-        return np.full(len(group), self.floor * group.max_abs * float(group.unit))
+    def _misfit(self, scope: Sequence[str]) -> Misfit | None:
+        """What is known to be off within a scope that no clique holds."""
+        if any(set(scope) <= set(clique) for clique in self.tree.cliques):
+            return None
+        inside = [m for m in self.misfits if set(scope) <= set(m.scope)]
+        return min(inside, key=lambda m: m.ratio, default=None)
 
     def noise(self, group: Kronecker) -> FloatArray:
         """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
+        looks = list(zip(self.tree.cliques, self.deviations, strict=False))
+        looks += [(m.scope, m.deviation) for m in self.misfits]
         found = [
-            deviation * math.sqrt(math.prod(self.tree.sizes[a] for a in clique if a not in group.scope))
-            for clique, deviation in zip(self.tree.cliques, self.deviations, strict=False)
-            if set(group.scope) <= set(clique)
+            deviation * math.sqrt(math.prod(self.tree.sizes[a] for a in scope if a not in group.scope))
+            for scope, deviation in looks
+            if set(group.scope) <= set(scope)
         ]
         return np.full(group.cells, min(found, default=0.0))
 

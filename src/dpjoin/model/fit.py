@@ -21,7 +21,7 @@ PRIOR_START = 0.4
 PRIOR_PSEUDO = (0.5, 0.1)
 """(weight in effective potentials, tau) of the pseudo-observation that keeps an empty group's tau finite."""
 PRIOR_RANGE = (0.02, 4.0)
-DEAR_CELLS = 2**21
+DEAR_CELLS = 2**19
 """Above this many cells a step takes a tenth of a second and more, so fewer are taken."""
 DEAR_TERMS = 2**14
 """Likewise with this many potentials: there the optimiser's own bookkeeping takes half of the time."""

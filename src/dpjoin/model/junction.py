@@ -30,6 +30,10 @@ ROWS, COLUMNS = "\0rows", "\0columns"
 """Axes that are no attribute: the values of many attributes, one below the other."""
 
 
+class TooLargeError(ValueError):
+    """A marginal that would take too much memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class JunctionTree:
     """Bags of attributes in a tree, for given cliques. Cheap: it holds names and numbers, no cells.
@@ -64,6 +68,11 @@ class JunctionTree:
         """Where each clique's potentials lie in one flat vector."""
         edges = np.cumsum([0, *(self._cells(c) for c in self.cliques)])
         return tuple(slice(int(a), int(b)) for a, b in pairwise(edges))
+
+    @cached_property
+    def places(self) -> dict[Scope, int]:
+        """The number of each clique."""
+        return {clique: i for i, clique in enumerate(self.cliques)}
 
     @property
     def size(self) -> int:
@@ -113,15 +122,16 @@ class JunctionTree:
         if not math.isfinite(log_partition):
             raise ValueError(f"the potentials' log-partition ({log_partition}) must be finite; so must all potentials")
         marginals: list[FloatArray] = []
-        for plan, conditional in zip(self.plan, given, strict=True):
-            if plan.parent < 0:
-                marginals.append(conditional.reshape(plan.shape))
-            else:
-                above = _summed(marginals[plan.parent], plan.dropped).reshape(-1, 1)
-                marginals.append((above * conditional).reshape(plan.shape))
-        for table in (*given, *marginals):
+        sums = self.unknown_sums()
+        for b, (plan, conditional) in enumerate(zip(self.plan, given, strict=True)):
+            if b:
+                conditional = sums[len(self.cliques) + b].reshape(-1, 1) * conditional
+            marginals.append(conditional.reshape(plan.shape))
+            _fold(plan.folds, marginals[b], sums)
+        of_cliques = self.flat(sums)
+        for table in (*given, *marginals, of_cliques):
             table.setflags(write=False)  # answers may be views of these
-        return Calibrated(self, log_partition, tuple(given), tuple(marginals))
+        return Calibrated(self, log_partition, tuple(given), tuple(marginals), of_cliques)
 
     def _cells(self, scope: Scope) -> int:
         return math.prod(self.sizes[a] for a in scope)
@@ -129,69 +139,109 @@ class JunctionTree:
     def gathered(self, potentials: Sequence[FloatArray], upwards: list[FloatArray]) -> Iterable[tuple[int, FloatArray]]:
         """From the leaves up: each bag, and the sum of its potentials and of what its children sent by then."""
         for b in reversed(range(len(self.bags))):
-            plan = self.plan[b]
-            total = np.zeros(plan.shape)
-            for clique, given, order, spread in plan.cliques:
-                total += potentials[clique].reshape(given).transpose(order).reshape(spread)
-            for child, spread in plan.children:
-                total += upwards[child].reshape(spread)
+            total = _unfold(self.plan[b].folds, potentials, upwards, len(self.cliques))
+            if total.shape != self.plan[b].shape:
+                total = np.broadcast_to(total, self.plan[b].shape).copy()
             yield b, total
+
+    def unknown_sums(self) -> list[FloatArray]:
+        """Room for the marginals of all cliques, then for what each bag shares with its parent."""
+        return [np.zeros(0)] * (len(self.cliques) + len(self.bags))
+
+    def flat(self, sums: Sequence[FloatArray]) -> FloatArray:
+        """The cliques' marginals as one flat vector."""
+        parts = [sums[i].reshape(-1) for i in range(len(self.cliques))]
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     @cached_property
     def plan(self) -> tuple[_Bag, ...]:
         """Every shape and axis that a pass needs, worked out once."""
-        homes = [self.home(c) for c in self.cliques]
+        inside: list[dict[int, Scope]] = [{} for _ in self.bags]
+        for i, clique in enumerate(self.cliques):
+            home = self.home(clique)
+            assert home is not None, "every clique lies in a bag"
+            inside[home][i] = clique
+        for c, parent in enumerate(self.parents):
+            if parent >= 0:
+                inside[parent][len(self.cliques) + c] = self.bags[c][: self.shared[c]]
         plans = []
         for b, bag in enumerate(self.bags):
             shape = tuple(self.sizes[a] for a in bag)
-            rows = math.prod(shape[: self.shared[b]])
-            cliques = []
-            for i, clique in enumerate(self.cliques):
-                if homes[i] == b:
-                    order = tuple(clique.index(a) for a in bag if a in clique)
-                    given = tuple(self.sizes[a] for a in clique)
-                    cliques.append((i, given, order, tuple(self.sizes[a] if a in clique else 1 for a in bag)))
-            children = []
-            for c, parent in enumerate(self.parents):
-                if parent == b:
-                    passed = self.bags[c][: self.shared[c]]
-                    children.append((c, tuple(self.sizes[a] if a in passed else 1 for a in bag)))
-            dropped: tuple[int, ...] = ()
-            if self.parents[b] >= 0:
-                passed = bag[: self.shared[b]]
-                dropped = tuple(i for i, a in enumerate(self.bags[self.parents[b]]) if a not in passed)
-            matrix = (rows, math.prod(shape[self.shared[b] :]))
-            plans.append(_Bag(self.parents[b], shape, matrix, tuple(cliques), tuple(children), dropped))
+            matrix = (math.prod(shape[: self.shared[b]]), math.prod(shape[self.shared[b] :]))
+            children = tuple(c for c, parent in enumerate(self.parents) if parent == b)
+            plans.append(_Bag(shape, matrix, children, _folds(self.sizes, bag, inside[b])))
         return tuple(plans)
-
-    @cached_property
-    def views(self) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]:
-        """For each clique: its bag, the bag's axes to sum over, and the order of those left."""
-        views = []
-        for clique in self.cliques:
-            home = self.home(clique)
-            assert home is not None
-            bag = self.bags[home]
-            kept = [a for a in bag if a in clique]
-            dropped = tuple(i for i, a in enumerate(bag) if a not in clique)
-            views.append((home, dropped, tuple(kept.index(a) for a in clique)))
-        return tuple(views)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Bag:
     """What a pass needs to know of one bag."""
 
-    parent: int
     shape: tuple[int, ...]
     matrix: tuple[int, int]
     """Cells of the separator by cells of the rest."""
-    cliques: tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
-    """The cliques at home here: number, own shape, order of axes, shape among the bag's axes."""
-    children: tuple[tuple[int, tuple[int, ...]], ...]
-    """The children: number, and the shape of what they share among the bag's axes."""
-    dropped: tuple[int, ...]
-    """The parent's axes that this bag does not share."""
+    children: tuple[int, ...]
+    folds: _Folds
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Folds:
+    """How to get from a table to many of its marginals, one axis at a time: those without an axis share its sum.
+
+    Ten pairs of five attributes take three passes over the table instead of ten. The same way back adds up what
+    the marginals' cells say.
+    """
+
+    shape: tuple[int, ...]
+    here: tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
+    """The marginals that have all axes: number, own shape, order of axes to it and from it."""
+    below: tuple[tuple[int, _Folds], ...]
+    """By the axis that is summed over."""
+
+
+def _folds(sizes: Mapping[str, int], axes: Scope, scopes: Mapping[int, Scope]) -> _Folds:
+    here = []
+    for number, scope in scopes.items():
+        if len(scope) == len(axes):
+            to, back = tuple(axes.index(a) for a in scope), tuple(scope.index(a) for a in axes)
+            here.append((number, tuple(sizes[a] for a in scope), to, back))
+    waiting = {number: scope for number, scope in scopes.items() if len(scope) < len(axes)}
+    below = []
+    while waiting:
+        # The first axis that most can do without: sums over early axes are the fastest.
+        best = max(axes, key=lambda a: sum(a not in scope for scope in waiting.values()))
+        without = {number: scope for number, scope in waiting.items() if best not in scope}
+        below.append((axes.index(best), _folds(sizes, tuple(a for a in axes if a != best), without)))
+        waiting = {number: scope for number, scope in waiting.items() if number not in without}
+    return _Folds(tuple(sizes[a] for a in axes), tuple(here), tuple(below))
+
+
+def _fold(folds: _Folds, table: FloatArray, sums: list[FloatArray]) -> None:
+    """Write down the marginals of a table."""
+    for number, _, order, _ in folds.here:
+        sums[number] = table.transpose(order)
+    for axis, further in folds.below:
+        _fold(further, table.sum(axis=axis), sums)
+
+
+def _unfold(folds: _Folds, potentials: Sequence[FloatArray], upwards: Sequence[FloatArray], cliques: int) -> FloatArray:
+    """At each cell, the sum of what the cliques and the children say there; axes may have length one."""
+    parts = []
+    for number, shape, _, back in folds.here:
+        given = potentials[number] if number < cliques else upwards[number - cliques]
+        parts.append(given.reshape(shape).transpose(back))
+    for axis, further in folds.below:
+        inner = _unfold(further, potentials, upwards, cliques)
+        parts.append(inner[(slice(None),) * axis + (None,)])
+    if len(parts) < 2:
+        return parts[0].copy() if parts else np.zeros((1,) * len(folds.shape))
+    total: FloatArray = parts[0] + parts[1]
+    for part in parts[2:]:
+        if total.shape == folds.shape:
+            total += part
+        else:
+            total = total + part
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,10 +260,17 @@ class Calibrated:
     """For each bag, P(rest | separator) as a matrix."""
     marginals: tuple[FloatArray, ...]
     """For each bag, P(bag), one axis per attribute."""
+    of_cliques: FloatArray | None = None
+    """P(clique) of every clique, as one flat vector."""
 
     def clique_marginals(self) -> FloatArray:
         """P(clique) of every clique, as one flat vector in the order of the potentials."""
-        return self._of_cliques(self.marginals)
+        if self.of_cliques is not None:
+            return self.of_cliques
+        sums = self.tree.unknown_sums()
+        for plan, table in zip(self.tree.plan, self.marginals, strict=True):
+            _fold(plan.folds, table, sums)
+        return self.tree.flat(sums)
 
     def tangent(self, direction: Sequence[FloatArray]) -> FloatArray:
         """How fast the clique marginals move when the potentials move in a direction; flat, exact.
@@ -230,18 +287,14 @@ class Calibrated:
             table -= upwards[b][:, None]
             slopes.append(table)
         slopes.reverse()
-        moved: list[FloatArray] = []
+        sums = tree.unknown_sums()
         for b, plan in enumerate(tree.plan):
             change = slopes[b]
             change *= self.marginals[b].reshape(plan.matrix)
-            if plan.parent >= 0:
-                change += _summed(moved[plan.parent], plan.dropped).reshape(-1, 1) * self.given[b]
-            moved.append(change.reshape(plan.shape))
-        return self._of_cliques(moved)
-
-    def _of_cliques(self, tables: Sequence[FloatArray]) -> FloatArray:
-        parts = [_summed(tables[b], dropped).transpose(order).reshape(-1) for b, dropped, order in self.tree.views]
-        return np.concatenate(parts) if parts else np.zeros(0)
+            if b:
+                change += sums[len(tree.cliques) + b].reshape(-1, 1) * self.given[b]
+            _fold(plan.folds, change.reshape(plan.shape), sums)
+        return tree.flat(sums)
 
     def marginal(self, scope: Sequence[str]) -> FloatArray:
         """P(scope), axes in the order of `scope`, whether or not one bag holds it; not to be written to.
@@ -252,6 +305,9 @@ class Calibrated:
         unknown = [a for a in wanted if a not in self.tree.sizes]
         if unknown or len(set(wanted)) < len(wanted):
             raise ValueError(f"a scope {wanted} must be different attributes of the tree: {', '.join(self.tree.sizes)}")
+        clique = self.tree.places.get(wanted)
+        if clique is not None and self.of_cliques is not None:
+            return self.of_cliques[self.tree.slices[clique]].reshape([self.tree.sizes[a] for a in wanted])
         home = self.tree.home(wanted)
         if home is not None:
             return self._inside(home, wanted)
@@ -296,7 +352,7 @@ class Calibrated:
         carried: list[_Table | None] = [None] * len(tree.bags)
         for b in reversed(range(len(tree.bags))):
             bag = tree.bags[b]
-            below = [t for c, _ in tree.plan[b].children if (t := carried[c]) is not None]
+            below = [t for c in tree.plan[b].children if (t := carried[c]) is not None]
             here = wanted.intersection(bag).union(*(wanted.intersection(t.axes) for t in below))
             found = here == wanted
             passed = set(bag[: tree.shared[b]])
@@ -317,7 +373,7 @@ class Calibrated:
     def _check_cells(self, scope: Scope, axes: Iterable[str]) -> None:
         cells = math.prod(self.tree.sizes[a] for a in axes)
         if cells > MOST_CELLS:
-            raise ValueError(
+            raise TooLargeError(
                 f"cells needed for the marginal of {', '.join(scope)} ({cells}) must be at most {MOST_CELLS}; "
                 "ask for fewer attributes at once"
             )
@@ -349,7 +405,7 @@ class Calibrated:
             conditional = _Table(bag, self.given[b].reshape(plan.shape))
             # Children that share the same with this bag are one group: a star is one product.
             groups: dict[Scope, list[int]] = {}
-            for child, _ in plan.children:
+            for child in plan.children:
                 groups.setdefault(tree.bags[child][: tree.shared[child]], []).append(child)
             names: list[str] = []
             stack: list[FloatArray] = []

@@ -363,11 +363,22 @@ class Curator:
         child._rows = max(1, child._churn)
         return child
 
-    def labels(self, name: str, degrees: Sequence[NoisyDegrees], buckets: Mapping[Value, int]) -> Labels:
-        """Sort values into buckets; the given answers put a cap on each bucket. Values not named get bucket 0."""
+    def labels(
+        self,
+        name: str,
+        degrees: Sequence[NoisyDegrees],
+        buckets: Mapping[Value, int],
+        *,
+        attributes: tuple[str, ...] | None = None,
+    ) -> Labels:
+        """Sort values into buckets; the given answers put a cap on each bucket. Values not named get bucket 0.
+
+        Without answers (then `attributes` says what values are of) buckets have no caps.
+        """
         if any(known.name == name for known in self._labels):
             raise BudgetError(f"labels {name!r} exist already; one name stands for one function")
-        attributes = degrees[0].question.by
+        if attributes is None:
+            attributes = degrees[0].question.by
         if any(d not in self._answered or d.question.by != attributes for d in degrees):
             raise BudgetError(
                 f"labels {name!r} must rest on degrees that this Curator answered, of the same attributes"

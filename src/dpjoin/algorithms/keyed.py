@@ -1,0 +1,236 @@
+"""Keyed: the hybrid for a key whose values are all declared.
+
+Where every value of the key is public, there is nothing to hide about which values occur. So each table's degrees are
+measured for all of them with plain noise, without a threshold that only large degrees exceed. Heavy values go table by
+table, as in the hybrid. Light ones are one join, and capped: where noise misjudged a value, a few of its rows are cut,
+and no bound has to allow for the largest noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
+from dpjoin.algorithms.as_one import measure_join, measure_total
+from dpjoin.algorithms.capped import (
+    EDGES,
+    LOST,
+    RANKS_SHARE,
+    SIZES_SHARE,
+    Caps,
+    best_candidate,
+    grown,
+    measure_candidates,
+    measure_ranks,
+)
+from dpjoin.algorithms.forecast import degree_sequence
+from dpjoin.algorithms.hybrid import HEAVY, MOST_CELLS, blurred, check_hybrid, heavy_errors, joined_heavy
+from dpjoin.algorithms.parts import cells_of, part_facts, shape_noise, size_noise
+from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.two_table import Outcome
+from dpjoin.algorithms.uniformize import common_attributes, everywhere
+from dpjoin.errors import SpecError
+from dpjoin.model.terms import FloatArray
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.model.union import Part, Union
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.partition import Alone, NoisyRanks, Rules, Value
+from dpjoin.schema import Schema
+from dpjoin.workload import CELLS, Workload, kronecker
+
+DEGREES_SHARE = Fraction(15, 100)
+"""Of rho, for the degrees of all values: off by about twelve at (1, 1e-6)."""
+MOST_VALUES = 2**20
+"""Of the key."""
+TRIED_VALUES = 2**17
+"""How many values, the most frequent first, the choice looks at."""
+
+
+def check_keyed(schema: Schema) -> None:
+    check_hybrid(schema, "keyed")
+    if any(t.enforce and t.bounds for t in schema.tables):
+        raise SpecError("method 'keyed' removes rows itself, so no bounds must be enforced; use method 'hybrid'")
+    common = common_attributes(schema)
+    check_joinable(schema, common, "keyed")
+    if schema.cells(common) > MOST_VALUES:
+        raise SpecError(
+            f"the key's domain ({schema.cells(common):,} values) must be at most {MOST_VALUES:,}; use method 'hybrid'"
+        )
+
+
+@dataclass(frozen=True)
+class KeyedShares:
+    """The split: ranks, degrees, then the rest for light values and for each table's heavy ones."""
+
+    accountant: ConcentratedAccountant
+    ranks: Concentrated
+    degrees: Concentrated
+    sizes: Concentrated
+    """Of light values under a few caps, together."""
+    count: Concentrated
+
+
+def keyed_shares(budget: Budget, _: Schema) -> KeyedShares:
+    accountant = ConcentratedAccountant(budget)
+    return split_keyed(accountant, RANKS_SHARE)
+
+
+def split_keyed(accountant: ConcentratedAccountant, before: Fraction) -> KeyedShares:
+    """After this share of rho is spent on ranks, and on whatever else was looked at."""
+    degrees = Concentrated(round_down(accountant.rho * DEGREES_SHARE))
+    left = accountant.rho * (1 - before) - degrees.rho
+    return KeyedShares(
+        accountant,
+        Concentrated(round_down(accountant.rho * RANKS_SHARE)),
+        degrees,
+        Concentrated(round_down(left * SIZES_SHARE)),
+        Concentrated(round_down(left * COUNT_SHARE)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """How many values are heavy, about where light ones are capped, and what that promises, in join results."""
+
+    heavy: int
+    cap: int
+    lost: FloatArray
+    """By edge, about how many join results of light values a cap there cuts."""
+    error: float
+    heavy_error: float
+
+
+def keyed_tight(curator: Curator, workload: Workload, shares: KeyedShares, progress: Progress) -> Outcome:
+    """The `tight` profile. Spends the whole budget."""
+    progress("ranks", 0, 1)
+    ranks = [r for r in measure_ranks(curator, shares.ranks) if r.question.by == common_attributes(curator.schema)]
+    progress("ranks", 1, 1)
+    return release_keyed(curator, workload, shares, ranks, progress)
+
+
+def release_keyed(
+    curator: Curator, workload: Workload, shares: KeyedShares, ranks: list[NoisyRanks], progress: Progress
+) -> Outcome:
+    """Degrees of all values, a choice from noisy numbers, then both kinds of values with all that is left."""
+    schema, common = curator.schema, common_attributes(curator.schema)
+    progress("degrees", 0, 1)
+    degrees = _noisy_degrees(curator, shares.degrees)
+    progress("degrees", 1, 1)
+    rho = curator.rho_left
+    sequences = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks}
+    chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=rho)
+    # A value that one table hardly has gives few join results, and those are noise: it is not among the heavy ones.
+    weight = np.mean([np.log(np.maximum(d, 1.0)) for d in degrees.values()], axis=0)
+    values = _values(schema, common, np.sort(np.argsort(-weight, kind="stable")[: chosen.heavy]))
+    labels = curator.labels("heavy", [], dict.fromkeys(values, HEAVY), attributes=common)
+    parts: dict[str, Mapping[str, Rules] | Alone] = {"light values": everywhere(schema, labels, 0)}
+    if values:
+        for table in schema.tables:
+            kept = kept_attributes(workload, table.name, common)
+            parts[f"heavy values of {table.name}"] = Alone(table.name, kept, labels, HEAVY)
+    whole, *others = curator.restrict("parts", parts, [Concentrated(rho)] * len(parts))
+    candidates: list[Caps] = [{(t.name, common): cap for t in schema.tables} for cap in _around(chosen.cap)]
+    each = Concentrated(round_down(shares.sizes.rho / len(candidates)))
+
+    def promised(caps: Caps) -> float:
+        return float(chosen.lost[EDGES.index(caps[schema.tables[0].name, common])])
+
+    models: dict[str, Part] = {}
+    facts = []
+    with one_blas_thread():
+        measured = measure_candidates(whole, candidates, each)
+        light = best_candidate(workload, measured, whole.rho_left, promised=promised, unseen=promised(candidates[0]))
+        cap, bound = light.caps[schema.tables[0].name, common], light.bound
+        total = light.total.combined(measure_total(light.curator, bound, shares.count.rho))
+        support = cells_of(workload, everywhere(schema, labels, 0))
+        model, strategy = measure_join(light.curator, workload, bound, total, progress, support=support)
+        models["light values"] = model = grown(model, light.lost)
+        told = f"all but the heavy ones, at most {cap} rows of each in a table"
+        facts.append(part_facts(0, told, bound.value, round(model.total), strategy, predicted_error=light.error))
+        if values:
+            named = dict(zip((t.name for t in schema.tables), others, strict=True))
+            tables = measure_alone(workload, named, common, listed=True, progress=progress)
+            models["heavy values"] = joined = joined_heavy(workload, tables, common, values)
+            told, strategy = f"{len(values)} heavy", "each table alone, joined afterwards"
+            facts.append(part_facts(1, told, 1, round(joined.total), strategy, predicted_error=chosen.heavy_error))
+    union = Union(tuple(models.values()), tuple(models))
+    strategy = f"{len(values)} heavy values table by table, the rest as one join, at most {cap} rows of each"
+    return Outcome(union, bound.value, max(1, round(union.total)), strategy, tuple(facts))
+
+
+def _noisy_degrees(curator: Curator, cost: Concentrated) -> dict[str, FloatArray]:
+    """How many rows each value of the key has in each table, unbiased. A row is in one table."""
+    common = common_attributes(curator.schema)
+    parts = {f"degrees of {t.name}": Alone(t.name, common) for t in curator.schema.tables}
+    found = {}
+    for table, alone in zip(
+        curator.schema.tables, curator.restrict("degrees", parts, [cost] * len(parts)), strict=True
+    ):
+        bound = alone.public_bound()
+        assert bound is not None, "a table alone has sensitivity one"
+        group = kronecker(alone.schema, dict.fromkeys(common, CELLS))
+        found[table.name] = alone.measure(group, bound, cost).values
+    return found
+
+
+def _values(schema: Schema, common: tuple[str, ...], cells: NDArray[np.int64]) -> list[Value]:
+    """The values of the key in some cells of its domain."""
+    labels = [schema.attribute(a).labels for a in common]
+    codes = np.unravel_index(cells, schema.shape(common))
+    return list(zip(*([of[i] for i in code.tolist()] for of, code in zip(labels, codes, strict=True)), strict=True))
+
+
+def best_choice(
+    workload: Workload, sequences: Mapping[str, FloatArray], *, degrees_cost: Concentrated, rho: Fraction
+) -> Choice:
+    """How many values to take as heavy and about where to cap the others, from what degrees are like in each table.
+
+    A function of noisy ranks alone. The most frequent values are taken to be the same in all tables. Which values are
+    heavy goes by noisy degrees, so some are missed: as many as in a trial with noise of the same size.
+    """
+    schema, common = workload.schema, common_attributes(workload.schema)
+    values = min(schema.cells(common), TRIED_VALUES)
+    tables = len(schema.tables)
+    rows = {t: np.append(s, np.zeros(max(0, values - len(s))))[:values] for t, s in sequences.items()}
+    weight = np.exp(np.mean([np.log(np.maximum(r, 1.0)) for r in rows.values()], axis=0))
+    deviation = 1 / math.sqrt(2 * float(degrees_cost.rho) * tables)
+    # Public randomness: this is a forecast, and the same for the same noisy ranks.
+    order = np.argsort(-weight - deviation * np.random.default_rng(0).standard_normal(values), kind="stable")
+    cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
+    most = min(values, MOST_CELLS // max(1, cells))
+    heavy = {t: r[order[:most]] for t, r in rows.items()}
+    errors, blur = heavy_errors(workload, heavy, rho), blurred(workload, heavy, rho)
+    counts = sorted({0, most, *(int(c) for c in np.geomspace(1, most, 40))})
+    caps = [e for e in EDGES if e <= max(1.0, 2 * float(weight.max()))]
+    noise = np.array([_noise(workload, cap ** (tables - 1), rho) for cap in caps])
+    lost = np.zeros((len(counts), len(EDGES)))
+    for at, cap in enumerate(caps):
+        beyond = np.maximum(weight[order] ** tables - float(cap) ** tables, 0.0)
+        lost[:, at] = np.append(np.cumsum(beyond[::-1])[::-1], 0.0)[counts]
+    best: Choice | None = None
+    for count, cut in zip(counts, lost, strict=True):
+        heavy_error, blurs = (float(errors[count - 1]), float(blur[count - 1])) if count else (0.0, 0.0)
+        total = np.hypot(noise, heavy_error) + blurs + LOST * cut[: len(caps)]
+        at = int(np.argmin(total))
+        if best is None or total[at] < best.error:
+            best = Choice(count, caps[at], cut, float(total[at]), heavy_error)
+    assert best is not None
+    return best
+
+
+def _noise(workload: Workload, bound: int, rho: Fraction) -> float:
+    return shape_noise(workload, bound=math.ceil(bound * math.sqrt(2)), size=1.0, rho=rho) + size_noise(bound, rho)
+
+
+def _around(cap: int) -> list[int]:
+    """This cap, and two more generous ones, which tell what it loses; the largest first."""
+    at = EDGES.index(cap)
+    return sorted({EDGES[min(at + step, len(EDGES) - 1)] for step in (5, 2, 0)}, reverse=True)

@@ -1,0 +1,215 @@
+"""Keyed: the hybrid for declared keys. Degrees of all values, heavy ones table by table, light ones capped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from audit import Tape, attach, audited
+from dpjoin.algorithms import keyed
+from dpjoin.algorithms.keyed import Choice, best_choice, check_keyed, keyed_shares, keyed_tight
+from dpjoin.algorithms.progress import silent
+from dpjoin.algorithms.two_table import Outcome
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.interface import Engine
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.schema import Schema
+from test_engine_oracle import arrow_tables
+from test_hybrid import SHARP
+from test_uniformize import SHAPES, changed, skewed_rows
+
+BLUNT = Budget(epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    with one_blas_thread():
+        yield
+
+
+def schema_of(shape: str, values: int = 4) -> dj.Schema:
+    """Everything declared, the key with a few values more than occur."""
+    tables = SHAPES[shape]
+    attributes = sorted({a for x in tables.values() for a in x})
+    return dj.Schema(
+        tuple(dj.Table(name=t, attributes=tuple(x)) for t, x in tables.items()),
+        tuple(dj.Attribute(name=a, range=(0, values if a == "A" else 2)) for a in attributes),
+    )
+
+
+def run_on(
+    make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget
+) -> Callable[[type[Curator], Any, Tape], tuple[Outcome, Curator]]:
+    def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Outcome, Curator]:
+        engine = make(tables)
+        shares = keyed_shares(budget, engine.schema)
+        curator = attach(kind(engine, shares.accountant), tape)
+        return keyed_tight(curator, workload, shares, silent), curator
+
+    return run
+
+
+def forced(count: int, cap: int) -> Callable[..., Choice]:
+    def chosen(*_: Any, **__: Any) -> Choice:
+        return Choice(count, cap, np.zeros(len(keyed.EDGES)), 1.0, 1.0)
+
+    return chosen
+
+
+def audits(shape: str, count: int) -> None:
+    rng = np.random.default_rng([len(shape), count])
+    for turn in range(count):
+        schema = schema_of(shape)
+        workload = dj.Workload.marginals(schema, 1)
+        rows = skewed_rows(schema, rng)
+        budget = SHARP if turn % 2 else BLUNT
+        run = run_on(lambda tables, schema=schema: BruteEngine(schema, tables), workload, budget)
+        wrong, _ = audited(run, rows, changed(schema, rows, rng), budget)
+        assert wrong == []
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("choice", [None, (0, 1), (2, 1), (2, 3), (5, 2)])
+@pytest.mark.parametrize("shape", ["two", "star", "contained", "nested"])
+def test_replay_on_neighbours(shape: str, choice: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same questions, declared moves, the whole budget, whatever is heavy and wherever light values are capped."""
+    if choice is not None:
+        monkeypatch.setattr(keyed, "best_choice", forced(*choice))
+    audits(shape, 4)
+
+
+@pytest.mark.full
+@pytest.mark.replay
+@pytest.mark.parametrize("choice", [(2, 1), (2, 3)])
+@pytest.mark.parametrize("shape", ["two", "star", "contained", "nested"])
+def test_replay_on_many_neighbours(shape: str, choice: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed, "best_choice", forced(*choice))
+    audits(shape, 300)
+
+
+@pytest.mark.replay
+def test_replay_on_the_engine_that_numbers_and_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed, "best_choice", forced(1, 2))
+    schema = schema_of("two")
+    workload = dj.Workload.marginals(schema, [1, 2])
+    rng = np.random.default_rng(1)
+    for _ in range(4):
+        rows = skewed_rows(schema, rng)
+
+        def made(tables: Any) -> Engine:
+            return DuckEngine(schema, arrow_tables(schema, tables), attributes=schema.queryable)
+
+        wrong, _ = audited(run_on(made, workload, SHARP), rows, changed(schema, rows, rng), SHARP)
+        assert wrong == []
+
+
+@pytest.mark.known_bad
+def test_heavy_values_by_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heavy values as they are: the neighbour has others, and asks other questions or publishes something else."""
+    monkeypatch.setattr(keyed, "best_choice", forced(1, 2))
+
+    def exact_degrees(curator: Curator, cost: Any) -> dict[str, Any]:
+        found = {}
+        for table in curator.schema.tables:
+            exact = curator._engine.exact_degrees({table.name: {}}, ("A",))
+            degrees = np.zeros(5)
+            for (value,), count in zip(
+                exact.exact_values(np.arange(len(exact.exact_counts))), exact.exact_counts, strict=True
+            ):
+                degrees[int(str(value))] = count
+            found[table.name] = degrees
+        curator._accountant.spend(cost)
+        return found
+
+    monkeypatch.setattr(keyed, "_noisy_degrees", exact_degrees)
+    schema = schema_of("two")
+    workload = dj.Workload.marginals(schema, 1)
+    rng = np.random.default_rng(2)
+    found = []
+    for _ in range(40):
+        # Two values that are about equally frequent: a row decides which of them is the heavy one.
+        rows = {
+            t: [{"A": v, a: int(rng.integers(3))} for v in (0, 1) for _ in range(3 + rng.integers(2))]
+            for t, a in (("r", "p"), ("s", "q"))
+        }
+        run = run_on(lambda tables: BruteEngine(schema, tables), workload, SHARP)
+        wrong, _ = audited(run, rows, changed(schema, rows, rng), SHARP)
+        found += [w for w in wrong if "total" not in w]
+    assert found
+
+
+def test_labels_without_degrees_give_no_caps() -> None:
+    """A public list of values is a partition like any other, but says nothing of degrees."""
+    schema = schema_of("two")
+    rows = skewed_rows(schema, np.random.default_rng(0))
+    curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
+    labels = curator.labels("some", [], {(0,): 1}, attributes=("A",))
+    (part,) = curator.restrict(
+        "parts", {"one": {"r": {labels: 1}, "s": {labels: 1}}}, [keyed.Concentrated(curator.rho_left)]
+    )
+    with pytest.raises(BudgetError, match="no caps"):
+        part.part_bound()
+
+
+def zipf(rng: np.random.Generator, rows: int, keys: int, power: float) -> dict[str, pa.Table]:
+    weights = 1 / np.arange(1, keys + 1) ** power
+    names = rng.permutation(keys)
+    found = [names[rng.choice(keys, rows, p=weights / weights.sum())] for _ in "rs"]
+    values = [(rng.integers(0, 3, rows) + (k % 2) * (rng.random(rows) < 0.4)) % 3 for k in found]
+    return {t: pa.table({"A": k, a: v}) for t, a, k, v in zip("rs", "pq", found, values, strict=True)}
+
+
+def test_it_is_better_than_capping_alone_where_some_values_are_heavy() -> None:
+    """3,000 rows, 1,000 keys, Zipf 1; both have the same look at ranks."""
+    schema = schema_of("two", values=999)
+    tables = zipf(np.random.default_rng(0), 3_000, 1_000, 1.0)
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    errors = {}
+    for method in ("keyed", "capped"):
+        made = [dj.release(schema, workload, tables, BLUNT, method=method) for _ in range(5)]
+        errors[method] = np.median([dj.evaluate(m, tables).mean_total_variation or 0.0 for m in made])
+    assert errors["keyed"] < errors["capped"]
+
+
+def test_the_choice_follows_the_degrees() -> None:
+    """Nothing is heavy where all values are light; where two are hot, they are, and the others are capped far below."""
+    schema = schema_of("two", values=999)
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    shares = keyed_shares(BLUNT, schema)
+    rho = shares.accountant.rho / 2
+
+    def choice(degrees: list[float]) -> Choice:
+        sequences = dict.fromkeys("rs", np.array(degrees))
+        return best_choice(workload, sequences, degrees_cost=shares.degrees, rho=rho)
+
+    assert choice([3.0] * 1000).heavy == 0
+    hot = choice([5000.0, 5000.0, *[3.0] * 998])
+    assert 2 <= hot.heavy <= 20
+    assert hot.cap <= 30
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (
+            Schema(
+                (dj.Table(name="r", attributes=("A", "p")), dj.Table(name="s", attributes=("A", "q"))),
+                (dj.Attribute(name="A", key=True), *(dj.Attribute(name=a, range=(0, 1)) for a in "pq")),
+            ),
+            "must know every value",
+        ),
+        (schema_of("two", values=2**21), "at most 1,048,576"),
+    ],
+)
+def test_what_it_cannot_serve_is_refused(schema: Schema, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        check_keyed(schema)
