@@ -62,6 +62,7 @@ COLUMNS = {
     "per_table_numpy": "per-table, then join",
     "flatten": "flatten and truncate",
     "hybrid": "hybrid",
+    "keyed": "keyed",
     "capped": "capped",
     "auto": "auto",
 }
@@ -501,6 +502,7 @@ COLOURS = {
     "per_table_numpy": "#16a34a",
     "flatten": "#db2777",
     "hybrid": "#0891b2",
+    "keyed": "#0d9488",
     "capped": "#ea580c",
     "auto": "#dc2626",
 }
