@@ -63,8 +63,6 @@ def domain_of(workload: Workload) -> Domain:
 DENSE_CELLS = 2**22
 """Up to so many cells the model is a table of all of them; beyond that it is factored. Measured with 2^21 cells and all
 pairs: a table's errors are a twelfth smaller on average for ten times the time. With 2^24 it takes minutes."""
-MEMBER_STEPS = 8
-"""Of the fit of each member of a factored model. With 25 the bars cover the same."""
 
 
 def is_large(workload: Workload) -> bool:
@@ -151,9 +149,7 @@ def _measure_large(
     sizes = {a: domain.sizes[a] for a in workload.attributes}
     chosen = measure_chosen(curator, groups, sizes, bound, curator.rho_left, noisy_total, progress)
     progress("error bars", 0, 1)
-    members = factored.plausible(
-        chosen.fit, chosen.evidence, total_deviation=total.deviation, steps=MEMBER_STEPS, seed=seed
-    )
+    members = factored.plausible(chosen.fit, chosen.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)
     tree = chosen.fit.tree
     seen = [*tree.cliques, *(m.scope for m in chosen.misfits)]
