@@ -127,9 +127,9 @@ def release_keyed(
     rho = curator.rho_left
     sequences = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks}
     chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=rho)
-    # A value that one table hardly has gives few join results, and those are noise: it is not among the heavy ones.
-    weight = np.mean([np.log(np.maximum(d, 1.0)) for d in degrees.values()], axis=0)
-    values = _values(schema, common, np.sort(np.argsort(-weight, kind="stable")[: chosen.heavy]))
+    weight, clear = _weight(degrees), _clear(degrees, shares.degrees)
+    heavy = [cell for cell in np.argsort(-weight, kind="stable").tolist() if clear[cell]][: chosen.heavy]
+    values = _values(schema, common, np.sort(np.array(heavy, dtype=np.int64)))
     labels = curator.labels("heavy", [], dict.fromkeys(values, HEAVY), attributes=common)
     parts: dict[str, Mapping[str, Rules] | Alone] = {"light values": everywhere(schema, labels, 0)}
     if values:
@@ -200,15 +200,17 @@ def best_choice(
     values = min(schema.cells(common), TRIED_VALUES)
     tables = len(schema.tables)
     rows = {t: np.append(s, np.zeros(max(0, values - len(s))))[:values] for t, s in sequences.items()}
-    weight = np.exp(np.mean([np.log(np.maximum(r, 1.0)) for r in rows.values()], axis=0))
+    weight = _weight(rows)
     deviation = 1 / math.sqrt(2 * float(degrees_cost.rho) * tables)
     # Public randomness: this is a forecast, and the same for the same noisy ranks.
-    order = np.argsort(-weight - deviation * np.random.default_rng(0).standard_normal(values), kind="stable")
+    noisy = weight + deviation * np.random.default_rng(0).standard_normal(values)
+    clear = _clear(rows, degrees_cost)
+    order = np.lexsort((-noisy, ~clear))
     cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
-    most = min(values, MOST_CELLS // max(1, cells))
+    most = min(int(clear.sum()), MOST_CELLS // max(1, cells))
     heavy = {t: r[order[:most]] for t, r in rows.items()}
     errors, blur = heavy_errors(workload, heavy, rho), blurred(workload, heavy, rho)
-    counts = sorted({0, most, *(int(c) for c in np.geomspace(1, most, 40))})
+    counts = sorted({0, most, *(int(c) for c in np.geomspace(1, max(1, most), 40) if c <= most)})
     caps = [e for e in EDGES if e <= max(1.0, 2 * float(weight.max()))]
     noise = np.array([_noise(workload, cap ** (tables - 1), rho) for cap in caps])
     lost = np.zeros((len(counts), len(EDGES)))
@@ -224,6 +226,16 @@ def best_choice(
             best = Choice(count, caps[at], cut, float(total[at]), heavy_error)
     assert best is not None
     return best
+
+
+def _weight(rows: Mapping[str, FloatArray]) -> FloatArray:
+    """By value, the geometric mean of the tables' rows: to the power of the tables, its join results."""
+    return np.asarray(np.exp(np.mean([np.log(np.maximum(r, 1.0)) for r in rows.values()], axis=0)))
+
+
+def _clear(rows: Mapping[str, FloatArray], cost: Concentrated) -> NDArray[np.bool_]:
+    """Values that every table has more rows of than noise. What one table hardly has is multiplied noise if heavy."""
+    return np.asarray(np.min(list(rows.values()), axis=0) > 2 / math.sqrt(2 * float(cost.rho)))
 
 
 def _noise(workload: Workload, bound: int, rho: Fraction) -> float:
