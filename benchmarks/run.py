@@ -1,4 +1,4 @@
-"""All benchmarks with the sizes of `make bench`: `benchmarks/run.py [--only accuracy|uniformize|methods|speed]`."""
+"""All benchmarks with the sizes of `make bench`: `benchmarks/run.py [--only accuracy|uniformize|methods|large|speed]`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import accuracy
 import gap
 import hybrid
 import joins
+import large
 import methods
 import speed
 import trap
@@ -17,7 +18,7 @@ import uniformize
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("accuracy", "uniformize", "methods", "speed"))
+    parser.add_argument("--only", choices=("accuracy", "uniformize", "methods", "large", "speed"))
     parser.add_argument("--quick", action="store_true", help="small, once, nothing written: does it run?")
     options = parser.parse_args(arguments)
     status = 0
@@ -32,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
         status = status or trap.main(wanted)
     if options.only in (None, "methods"):
         status = status or methods.main(["--quick"] if options.quick else [])
+    if options.only in (None, "large"):
+        status = status or large.main(["--quick"] if options.quick else [])
     if options.only in (None, "speed"):
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
     return status
