@@ -1,4 +1,4 @@
-"""All benchmarks with the sizes of `make bench`: `benchmarks/run.py [--only accuracy|uniformize|methods|large|speed]`."""
+"""All benchmarks with the sizes of `make bench`: `benchmarks/run.py [--only PART] [--quick]`."""
 
 from __future__ import annotations
 

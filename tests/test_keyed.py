@@ -154,7 +154,7 @@ def test_labels_without_degrees_give_no_caps() -> None:
     curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
     labels = curator.labels("some", [], {(0,): 1}, attributes=("A",))
     (part,) = curator.restrict(
-        "parts", {"one": {"r": {labels: 1}, "s": {labels: 1}}}, [keyed.Concentrated(curator.rho_left)]
+        "parts", {"one": {"r": {labels: 1}, "s": {labels: 1}}}, [Concentrated(curator.rho_left)]
     )
     with pytest.raises(BudgetError, match="no caps"):
         part.part_bound()
