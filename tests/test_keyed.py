@@ -153,9 +153,7 @@ def test_labels_without_degrees_give_no_caps() -> None:
     rows = skewed_rows(schema, np.random.default_rng(0))
     curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
     labels = curator.labels("some", [], {(0,): 1}, attributes=("A",))
-    (part,) = curator.restrict(
-        "parts", {"one": {"r": {labels: 1}, "s": {labels: 1}}}, [Concentrated(curator.rho_left)]
-    )
+    (part,) = curator.restrict("parts", {"one": {"r": {labels: 1}, "s": {labels: 1}}}, [Concentrated(curator.rho_left)])
     with pytest.raises(BudgetError, match="no caps"):
         part.part_bound()
 
