@@ -41,6 +41,9 @@ ASIDE = Fraction(1, 50)
 that this hardly costs them anything, and the degrees' shift grows by a tenth only."""
 DEGREES_SHARE = Fraction(30, 100)
 """Of rho, for the hybrid's degrees."""
+HYBRID_GAIN = 1.5
+"""How much less the hybrid must promise: its heavy values have larger single errors than noise that is the same
+everywhere."""
 ALIGNED = 0.5
 """From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
 
@@ -118,7 +121,8 @@ def predicted_errors(
         left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
         aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
         width = shares.hybrid.degrees_width
-        predicted["hybrid"] = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
+        error = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
+        predicted["hybrid"] = HYBRID_GAIN * error
     if _serves(check_keyed, schema):
         chosen = best_choice(workload, degrees, degrees_cost=shares.keyed.degrees, rho=rho - shares.keyed.degrees.rho)
         predicted["keyed"] = chosen.error

@@ -19,7 +19,7 @@ from itertools import combinations, product
 import numpy as np
 
 from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total
-from dpjoin.algorithms.parts import settled, shape_noise, size_noise
+from dpjoin.algorithms.parts import shape_noise, size_noise
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.two_table import Outcome
@@ -249,9 +249,12 @@ def best_candidate(
     for n, candidate in enumerate(candidates):
         if n:
             # What stricter caps lose: as far as noisy sizes show it, and as was promised.
-            expected = promised(candidate.caps) - promised(before.caps)
+            expected = max(0.0, promised(candidate.caps) - promised(before.caps))
+            seen = max(0.0, before.total.noisy - candidate.total.noisy)
             deviation = math.hypot(before.total.deviation, candidate.total.deviation)
-            more = settled(NoisyTotal(before.total.noisy - candidate.total.noisy, deviation), max(0.0, expected))
+            # Rows that go may join more than others do, so a promise may be off by twice itself.
+            promise = NoisyTotal(expected, max(1.0, unseen, 2 * expected))
+            more = NoisyTotal(seen, deviation).combined(promise)
             lost = NoisyTotal(lost.noisy + more.noisy, math.hypot(lost.deviation, more.deviation))
             before = candidate
         error = predicted_noise(workload, candidate, rho) + LOST * lost.noisy
