@@ -44,6 +44,8 @@ DEGREES_SHARE = Fraction(30, 100)
 HYBRID_GAIN = 1.5
 """How much less the hybrid must promise: its heavy values have larger single errors than noise that is the same
 everywhere."""
+PER_TABLE_GAIN = 1.25
+"""Likewise: where the two promise the same, `keyed`, which leaves light values to caps, was better."""
 ALIGNED = 0.5
 """From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
 
@@ -127,7 +129,7 @@ def predicted_errors(
         chosen = best_choice(workload, degrees, degrees_cost=shares.keyed.degrees, rho=rho - shares.keyed.degrees.rho)
         predicted["keyed"] = chosen.error
     if _serves(lambda s: check_per_table(s, workload), schema):
-        predicted["per_table"] = per_table_error(workload, degrees, rho=rho)
+        predicted["per_table"] = PER_TABLE_GAIN * per_table_error(workload, degrees, rho=rho)
     return predicted
 
 
