@@ -502,10 +502,12 @@ COLOURS = {
     "per_table_numpy": "#16a34a",
     "flatten": "#db2777",
     "hybrid": "#0891b2",
-    "keyed": "#0d9488",
+    "keyed": "#334155",
     "capped": "#ea580c",
     "auto": "#dc2626",
 }
+IN_A_LINE = 6
+"""Entries of the legend."""
 LINE = 22
 """Height of a row of the plot."""
 
@@ -534,9 +536,9 @@ def draw_methods(rows: Rows) -> None:
     out = [
         _text(left, 20, "Mean total variation over all 1- and 2-way marginals: further left is better", weight="bold")
     ]
-    for first in (0, 5):
-        some = list(COLUMNS)[first : first + 5]
-        out += _legend(left - 60, 44 + 4 * first, [(_mark(c), COLUMNS[c]) for c in some])
+    for line, first in enumerate(range(0, len(COLUMNS), IN_A_LINE)):
+        some = list(COLUMNS)[first : first + IN_A_LINE]
+        out += _legend(left - 100, 44 + 20 * line, [(_mark(c), COLUMNS[c]) for c in some])
     panel = Panel(left, top, ends, (0.1, 1.0), width, height)
     for power in range(math.floor(math.log10(ends[0])), 1):
         for digit in (1, 2, 5):
