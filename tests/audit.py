@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from dpjoin.algorithms.progress import silent
 from dpjoin.engine.interface import ExactDegrees, Value
 from dpjoin.model.factored import FactoredModel
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, PaperAccountant, Pure
@@ -184,6 +185,20 @@ def audited(
         found = overpaid(curators[1]) + ledger_violations(curators[0].ledger, budget)
         found += not_the_budget(curators[0], budget)
     return found, outcomes[0]
+
+
+def tight_run(
+    make: Callable[[Any], Any], shares_of: Callable[..., Any], run: Callable[..., Any], workload: Any, budget: Budget
+) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:
+    """A method's tight profile as `audited` wants it: `make` an engine of some tables, split the budget, run."""
+
+    def ran(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
+        engine = make(tables)
+        shares = shares_of(budget, engine.schema)
+        curator = attach(kind(engine, shares.accountant), tape)
+        return run(curator, workload, shares, silent), curator
+
+    return ran
 
 
 def published(outcome: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from audit import Tape, attach, audited
+from audit import audited, tight_run
 from dpjoin.algorithms import capped
 from dpjoin.algorithms.capped import (
     EDGES,
@@ -28,7 +28,6 @@ from dpjoin.algorithms.capped import (
     rows_beyond,
 )
 from dpjoin.algorithms.forecast import degree_sequence
-from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
@@ -70,16 +69,8 @@ def schema_of(shape: str, **bounds: tuple[DegreeBound, ...]) -> Schema:
     )
 
 
-def run_on(
-    make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget
-) -> Callable[[type[Curator], Any, Tape], tuple[Outcome, Curator]]:
-    def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Outcome, Curator]:
-        engine = make(tables)
-        shares = capped_shares(budget, engine.schema)
-        curator = attach(kind(engine, shares.accountant), tape)
-        return capped_tight(curator, workload, shares, silent), curator
-
-    return run
+def run_on(make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget) -> Any:
+    return tight_run(make, capped_shares, capped_tight, workload, budget)
 
 
 def audits(shape: str, count: int, levels: Sequence[float], budget: Budget) -> list[Outcome]:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpjoin.engine import cap
@@ -141,9 +142,29 @@ def test_the_same_rows_whatever_their_numbers() -> None:
     assert all(f == found[0] for f in found)
 
 
-def test_caps_must_be_by_join_attributes() -> None:
+def test_keys_beyond_64_signed_bits_are_put_in_order_like_others() -> None:
+    """Whether the engine keeps them as a run or as a list depends on the other values; what stays does not."""
+    low = 2**63 + 5
+    ours = [{"k": low, "l": 0, "a": a % 10} for a in range(30)]
+    found = []
+    for others in ([], [low + 1], [7]):
+        rows = ours + [{"k": k, "l": 0, "a": 0} for k in others for _ in range(3)]
+        columns = {c: [r[c] for r in rows] for c in ("k", "l", "a")}
+        tables = {
+            "r": pa.table({"k": pa.array(columns["k"], pa.uint64()), "l": columns["l"], "a": columns["a"]}),
+            "s": pa.table({"k": pa.array([low], pa.uint64()), "l": [0], "b": [0]}),
+        }
+        engine = DuckEngine(PAIR, tables, attributes=PAIR.queryable)
+        capped = engine.capped({"r": [DegreeBound(attributes=("k",), limit=4)]})
+        found.append(capped.exact_answers([kronecker(PAIR, {"a": CELLS})])[0].tolist())
+    assert sum(found[0]) == 4
+    assert all(f == found[0] for f in found)
+
+
+@pytest.mark.parametrize(("attributes", "limit"), [(None, 0), ((), 1), (("no such",), 1)])
+def test_caps_must_be_by_join_attributes(attributes: tuple[str, ...] | None, limit: int) -> None:
     schema, _, tables = random_instance(np.random.default_rng(0))
     engine = BruteEngine(schema, tables)
-    name = schema.tables[0].name
+    by = schema.join_attributes if attributes is None else attributes
     with pytest.raises(SpecError, match="must be at least 1"):
-        engine.capped({name: [DegreeBound(attributes=schema.join_attributes, limit=0)]})
+        engine.capped({schema.tables[0].name: [DegreeBound(attributes=by, limit=limit)]})

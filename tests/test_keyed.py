@@ -10,11 +10,9 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Tape, attach, audited
+from audit import audited, tight_run
 from dpjoin.algorithms import keyed
 from dpjoin.algorithms.keyed import Choice, best_choice, check_keyed, keyed_shares, keyed_tight
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.two_table import Outcome
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
@@ -46,16 +44,8 @@ def schema_of(shape: str, values: int = 4) -> dj.Schema:
     )
 
 
-def run_on(
-    make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget
-) -> Callable[[type[Curator], Any, Tape], tuple[Outcome, Curator]]:
-    def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Outcome, Curator]:
-        engine = make(tables)
-        shares = keyed_shares(budget, engine.schema)
-        curator = attach(kind(engine, shares.accountant), tape)
-        return keyed_tight(curator, workload, shares, silent), curator
-
-    return run
+def run_on(make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget) -> Any:
+    return tight_run(make, keyed_shares, keyed_tight, workload, budget)
 
 
 def forced(count: int, cap: int) -> Callable[..., Choice]:
@@ -156,6 +146,8 @@ def test_labels_without_degrees_give_no_caps() -> None:
     (part,) = curator.restrict("parts", {"one": {"r": {labels: 1}, "s": {labels: 1}}}, [Concentrated(curator.rho_left)])
     with pytest.raises(BudgetError, match="no caps"):
         part.part_bound()
+    with pytest.raises(BudgetError, match="name their attributes"):
+        curator.labels("others", [], {(0,): 1})
 
 
 def zipf(rng: np.random.Generator, rows: int, keys: int, power: float) -> dict[str, pa.Table]:

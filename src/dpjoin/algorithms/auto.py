@@ -36,7 +36,7 @@ from dpjoin.privacy.truncated import gaussian_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
-ASIDE = Fraction(1, 50)
+ASIDE = Fraction(1, 64)
 """Of delta, for the hybrid's degrees, should it run. Other ways need none, and leave it unspent: so little is set aside
 that this hardly costs them anything, and the degrees' shift grows by a tenth only."""
 DEGREES_SHARE = Fraction(30, 100)

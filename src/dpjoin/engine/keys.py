@@ -57,13 +57,14 @@ class Values:
         return list(map(int if self.digits else plain, stored))
 
     def whole(self, numbers: NDArray[Any]) -> IntArray | None:
-        """The same as an array, where all values are whole numbers."""
-        if not pa.types.is_integer(self.kind):
+        """The same as an array of int64, where the columns' type has no others."""
+        # By the type alone: which values there are must not decide in which order rows are put.
+        if not pa.types.is_integer(self.kind) or pa.types.is_uint64(self.kind):
             return None
         if self.exact_listed is None:
             return np.asarray(numbers, dtype=np.int64) + self.exact_low
         stored = self.exact_listed.take(pa.array(numbers)).to_numpy(zero_copy_only=False)
-        return stored.astype(np.int64) if stored.dtype.kind in "iu" and stored.dtype != np.uint64 else None
+        return np.asarray(stored, dtype=np.int64)
 
     def numbers(self, values: Sequence[object]) -> IntArray:
         """The numbers of some values, -1 for those that do not occur."""

@@ -378,6 +378,8 @@ class Curator:
         if any(known.name == name for known in self._labels):
             raise BudgetError(f"labels {name!r} exist already; one name stands for one function")
         if attributes is None:
+            if not degrees:
+                raise BudgetError(f"labels {name!r} must rest on degrees or name their attributes")
             attributes = degrees[0].question.by
         if any(d not in self._answered or d.question.by != attributes for d in degrees):
             raise BudgetError(
