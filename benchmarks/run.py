@@ -11,6 +11,7 @@ import hybrid
 import joins
 import large
 import methods
+import shop
 import speed
 import trap
 import uniformize
@@ -25,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only in (None, "accuracy"):
         wanted = ["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else ["--runs", "7"]
         status = accuracy.main(wanted)
+        status = status or shop.main(["--quick"] if options.quick else [])
         if not options.quick:
             status = status or joins.main([])
     if options.only in (None, "uniformize"):
