@@ -202,7 +202,8 @@ def test_only_the_join_size(profile: str) -> None:
 
     workload = dj.Workload(SCHEMA, (kronecker(SCHEMA, {}),))
     release = dj.release(SCHEMA, workload, TABLES, BUDGET, profile=profile)
-    assert release.answer() == pytest.approx([release.join_size])
+    # Methods that add parts up have a total that is no whole number; the join size is that total, rounded.
+    assert release.answer() == pytest.approx([release.join_size], abs=0.5)
     assert release.synthetic.num_rows == release.join_size
 
 
