@@ -9,17 +9,19 @@ import accuracy
 import gap
 import hybrid
 import joins
+import kernel
 import large
 import methods
 import shop
 import speed
 import trap
 import uniformize
+import wide
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("accuracy", "uniformize", "methods", "large", "speed"))
+    parser.add_argument("--only", choices=("accuracy", "uniformize", "methods", "large", "kernel", "speed"))
     parser.add_argument("--quick", action="store_true", help="small, once, nothing written: does it run?")
     options = parser.parse_args(arguments)
     status = 0
@@ -36,7 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only in (None, "methods"):
         status = status or methods.main(["--quick"] if options.quick else [])
     if options.only in (None, "large"):
-        status = status or large.main(["--quick"] if options.quick else [])
+        wanted = ["--quick"] if options.quick else []
+        status = status or large.main(wanted) or wide.main(wanted)
+    if options.only in (None, "kernel"):
+        status = status or kernel.main(["--quick"] if options.quick else [])
     if options.only in (None, "speed"):
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
     return status

@@ -17,6 +17,7 @@ from scipy import stats
 
 from dpjoin.algorithms.progress import silent
 from dpjoin.engine.interface import ExactDegrees, Value
+from dpjoin.methods import spendable
 from dpjoin.model.factored import FactoredModel
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, PaperAccountant, Pure
 from dpjoin.privacy.curator import Curator, Numbers
@@ -194,7 +195,7 @@ def tight_run(
 
     def ran(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
         engine = make(tables)
-        shares = shares_of(budget, engine.schema)
+        shares = shares_of(spendable(budget, workload), engine.schema)
         curator = attach(kind(engine, shares.accountant), tape)
         return run(curator, workload, shares, silent), curator
 
@@ -230,9 +231,11 @@ def _same(a: Any, b: Any) -> bool:
 
 def ledger_violations(ledger: Ledger, budget: Budget) -> list[str]:
     """Recompute every event's cost from its noise parameters, and the total by a second formula."""
-    found = [f"{e.purpose}: {problem}" for e in ledger.events for problem in _event_violations(e)]
-    if ledger.composition == "zero-concentrated":
-        delta = float(ledger.delta) + numeric_zcdp_delta(float(ledger.rho), budget.epsilon)
+    gaussian = ledger.composition == "Gaussian"
+    found = [f"{e.purpose}: {problem}" for e in ledger.events for problem in _event_violations(e, gaussian=gaussian)]
+    if ledger.composition in ("zero-concentrated", "Gaussian"):
+        convert = numeric_gaussian_delta if gaussian else numeric_zcdp_delta
+        delta = float(ledger.delta) + convert(float(ledger.rho), budget.epsilon)
         if delta > budget.delta * (1 + 1e-9):
             found.append(f"total: delta {delta:.3g} exceeds {budget.delta:.3g}")
     elif ledger.epsilon > Fraction(budget.epsilon) or ledger.delta > Fraction(budget.delta):
@@ -240,15 +243,25 @@ def ledger_violations(ledger: Ledger, budget: Budget) -> list[str]:
     return found
 
 
-def _event_violations(event: Event) -> list[str]:
+def _event_violations(event: Event, *, gaussian: bool) -> list[str]:
     p = {k: Fraction(v) for k, v in event.parameters.items() if k != "query"}
     cost, moves = event.cost, event.moves
+    if gaussian and not event.mechanism.endswith("discrete Gaussian"):
+        return [f"{event.mechanism} does not go with Gaussian composition"]
+    # Under Gaussian composition a part of the variance only rounds (P-66).
+    grain = 3 if gaussian else 0
     if event.mechanism == "discrete Gaussian" and isinstance(cost, Concentrated):
-        return [] if moves**2 / (2 * p["variance"]) <= cost.rho else ["variance too small for rho"]
+        return [] if moves**2 / (2 * (p["variance"] - grain)) <= cost.rho else ["variance too small for rho"]
     if event.mechanism == "truncated discrete Gaussian" and isinstance(cost, Concentrated):
-        enough = moves**2 / (2 * p["variance"]) <= cost.rho
+        enough = moves**2 / (2 * (p["variance"] - grain)) <= cost.rho
         delta = gaussian_delta(variance=p["variance"], sensitivity=int(moves), half_width=int(p["half_width"]))
-        return [] if enough and delta <= cost.delta else ["truncated Gaussian does not fit its cost"]
+        # Under Gaussian composition the tails that are cut off have a price as well (P-67).
+        tails = 2**-11 * math.exp(-float((p["half_width"] + 1) ** 2 / (2 * p["variance"]))) if gaussian else 0.0
+        return (
+            []
+            if enough and float(delta) + int(moves) * tails <= float(cost.delta) * (1 + 1e-9)
+            else ["truncated Gaussian does not fit its cost"]
+        )
     if event.mechanism == "truncated discrete Laplace" and isinstance(cost, Approximate):
         enough = moves / p["scale"] <= cost.epsilon
         delta = laplace_delta(epsilon=cost.epsilon, sensitivity=int(moves), half_width=int(p["half_width"]))
@@ -277,6 +290,13 @@ def numeric_zcdp_delta(rho: float, epsilon: float) -> float:
 
     best = minimize_scalar(log_delta, bounds=(-8, 12), method="bounded", options={"xatol": 1e-12})
     return math.exp(best.fun)
+
+
+def numeric_gaussian_delta(rho: float, epsilon: float) -> float:
+    """The delta of a Gaussian with mu²/2 = rho, in floats: independent of the certified code."""
+    mu = math.sqrt(2 * rho)
+    far, near = -epsilon / mu - mu / 2, -epsilon / mu + mu / 2
+    return float(stats.norm.cdf(near) - math.exp(epsilon) * stats.norm.cdf(far))
 
 
 def scale_violations(measure: Callable[[], tuple[Numbers, Fraction]], exact: Numbers, runs: int) -> list[str]:

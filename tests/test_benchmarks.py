@@ -16,7 +16,10 @@ import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import kernel
+import large
 import methods
+import peers
 import report
 from baselines import Elastic, PerTable, elastic_beta, elastic_gaussian, mean_total_variation
 
@@ -134,4 +137,82 @@ def test_methods_quick_run_has_every_column_and_writes_nothing(
     for name in ("as_one", "uniformize", "per_table", "per_table_numpy", "hybrid", "auto"):
         assert found[name]["tv"] < found["uniform"]["tv"]
     assert "auto within" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_large_quick_run_needs_no_peer_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    assert large.main(["--quick"]) == 0
+    text = capsys.readouterr().out
+    assert "| 10^12 | dpjoin |" in text
+    assert "no peer was run" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_large_keeps_rows_resumes_and_reports_peers_that_did_not_finish(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Figures are made up: dpjoin takes a second, AIM is stopped, MWEM+PGM takes 30 and has half the largest error."""
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(large, "draw", lambda _: None)
+    monkeypatch.setattr(large, "_can_run", lambda system, _: not system.startswith("opendp"))
+    asked = []
+
+    def measure(system: str, size: str, *_: object) -> dict[str, Any]:
+        asked.append((system, size))
+        if system in ("aim", "all_pairs"):
+            return {"none": "stopped after 1,800 s, 1,900 CPU s", "spent": 1900.0}
+        cpu, most, mean = {"dpjoin": (1.0, 60.0, 9.0), "mwem": (30.0, 30.0, 12.0)}[system]
+        run = {"cpu": cpu, "wall": cpu, "peak_mb": 300.0, "max": most, "mean": mean}
+        return {**run, "strategy": "all", "covered": 0.9, "runs": [run]}
+
+    monkeypatch.setattr(large, "measure", measure)
+    assert large.main([]) == 0
+    assert len(asked) == 4 * len(large.SIZES)
+    text = (tmp_path / "large.md").read_text()
+    assert "AIM on mbi, 10^12: stopped after 1,800 s" in text
+    assert "| 30.0 (MWEM+PGM on mbi): met |" in text
+    assert "| 2.00 (MWEM+PGM on mbi): **not met** |" in text
+    assert "earlier command" not in text
+    asked.clear()
+    assert large.main(["--systems", "dpjoin", "--sizes", "8^5"]) == 0
+    assert asked == [("dpjoin", "8^5")]
+    assert (tmp_path / "large.md").read_text().count("kept from an earlier command") == 4 * len(large.SIZES) - 1
+    asked.clear()
+    assert large.main(["--resume", "--sizes", "8^5"]) == 0
+    assert asked == [(s, "8^5") for s in ("mwem", "aim", "all_pairs")]
+    only_stopped = {"dpjoin": {"cpu": 1.0}, "aim": {"spent": 1900.0}}
+    assert large.targets("8^5", only_stopped, large.ADAPTIVE) == {
+        "cpu": ("more than 1900.0 (AIM on mbi, stopped)", True)
+    }
+
+
+def test_budget_of_the_peers_is_that_of_the_release() -> None:
+    """(1, 1e-6) is worth rho 0.0243, and a round of AIM spends what it is given."""
+    assert peers.total_rho() == pytest.approx(0.02436, rel=1e-3)
+    sigma, epsilon = peers._scales(0.01)
+    assert 1 / (2 * sigma**2) + epsilon**2 / 8 == pytest.approx(0.01)
+
+
+def test_kernel_quick_run_has_every_part_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The incremental rounds equal the plain ones in the benchmark, too, and all choices are made."""
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    found = {}
+    measure = kernel.measure
+
+    def noted(*, quick: bool) -> dict[str, Any]:
+        found.update(measure(quick=quick))
+        return found
+
+    monkeypatch.setattr(kernel, "measure", noted)
+    assert kernel.main(["--quick"]) == 0
+    assert found["equal"]["largest_relative_difference"] < 1e-12
+    assert found["equal"]["rounds_with_other_scores"] == 0
+    assert [p["weights"] for p in found["product"]] == ["0/1", "16-bit", "0/1"]
+    assert set(found["select"]) == set(kernel.SHAPES)
+    assert "Exact selection" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dpjoin as dj
 from dpjoin.model import factored, fit, model
-from dpjoin.model.factored import FactoredFit, FactoredModel
+from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence
 from dpjoin.model.junction import tree_of
 from dpjoin.model.terms import Domain, Terms
@@ -94,9 +94,9 @@ def test_same_potentials_same_answers(sizes: list[int], data: st.DataObject) -> 
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     assert tree.slices == terms.slices
     potentials, tau = rng.standard_normal(terms.size), rng.uniform(0.1, 2.0, len(cliques))
-    dense = fit.Fit(terms, 800.0, potentials, tau)
-    loose = FactoredFit(tree, 800.0, potentials, tau)
-    assert np.allclose(800.0 * loose.calibrated.clique_marginals(), terms.answers(dense.table), rtol=1e-9)
+    dense = replace(fit.start(terms, 800.0), potentials=potentials, tau=tau)
+    loose = replace(factored.start(tree, 800.0), potentials=potentials, tau=tau)
+    assert np.allclose(800.0 * loose.calibrated.of_cliques, terms.answers(dense.table), rtol=1e-9)
     assert np.allclose(loose.curvature, terms.curvature(dense.table), rtol=1e-9, atol=1e-9)
     evidence = Evidence(rng.uniform(0, 100, terms.size), rng.uniform(0, 0.1, terms.size))
     extra = rng.uniform(0, 0.1, terms.size)
@@ -162,7 +162,7 @@ def _models(shape: str, sigma: float) -> tuple[model.Model, FactoredModel]:
     terms, evidence = _measured(cliques, sigma)
     tree = tree_of(SIZES, cliques)
     start = fit.learn(fit.start(terms, 5000.0), evidence)
-    same = FactoredFit(tree, start.total, start.potentials, start.tau)
+    same = replace(factored.start(tree, start.total), potentials=start.potentials, tau=start.tau, seen=start.seen)
     known = (frozenset(SIZES),)
     deviations = (sigma,) * len(cliques)
     return (
@@ -242,7 +242,7 @@ def test_members_are_fewer_where_a_step_is_dear(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(factored, "DEAR_CELLS", 1)
     assert len(factored.plausible(start, evidence, total_deviation=1.0, steps=2)) == model.MEMBERS // 2
     quick = factored.learn(start, evidence)
-    assert np.allclose(quick.calibrated.clique_marginals() * 5000.0, evidence.noisy, atol=30.0)
+    assert np.allclose(quick.calibrated.of_cliques * 5000.0, evidence.noisy, atol=30.0)
 
 
 def test_learns_on_a_domain_of_a_million_million_cells() -> None:
@@ -258,7 +258,7 @@ def test_learns_on_a_domain_of_a_million_million_cells() -> None:
     begin = time.perf_counter()
     learnt = factored.learn(factored.start(tree, 10_000.0), evidence)
     assert time.perf_counter() - begin < 5.0
-    found = 10_000.0 * learnt.calibrated.clique_marginals()
+    found = 10_000.0 * learnt.calibrated.of_cliques
     # Even with the best factor, chosen by looking at the truth: the fit also knows that marginals agree.
     shrunk = 100.0 + (evidence.noisy - 100.0) * exact.var() / (exact.var() + 900.0)
     assert np.abs(found - exact).mean() < np.abs(shrunk - exact).mean()

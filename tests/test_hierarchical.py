@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -183,12 +184,13 @@ def partitioned(engine: Any, profile: str = "tight", kind: type[Curator] = Curat
     if profile == "tight":
         shares = hierarchical_shares(GENEROUS, engine.schema)
         curator = kind(engine, shares.accountant)
-        return curator, partition(curator, shares.stage, hierarchical._gaussian_question, silent)
+        question = partial(hierarchical.gaussian_question, curator.composition)
+        return curator, partition(curator, shares.stage, question, silent)
     whole = GENEROUS.exact
     stages = len(hierarchical._levels(hierarchical._tree(engine.schema)))
     stage = replace(whole, epsilon=whole.epsilon / 2 / stages, delta=whole.delta / 2 / stages)
     curator = kind(engine, PaperAccountant(GENEROUS))
-    return curator, partition(curator, stage, hierarchical._laplace_question, silent)
+    return curator, partition(curator, stage, hierarchical.laplace_question, silent)
 
 
 def results(engine: Any) -> Counter[Any]:

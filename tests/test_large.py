@@ -24,7 +24,7 @@ from dpjoin.algorithms.two_table import two_table_tight
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import ReleaseError, SpecError
 from dpjoin.evaluation import evaluate
-from dpjoin.methods import LARGE, as_one_shares, chosen_method
+from dpjoin.methods import LARGE, as_one_shares, chosen_method, spendable
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.model import Model
 from dpjoin.planning import check_feasible, layout, plan
@@ -168,7 +168,7 @@ def test_rows_come_in_chunks(
 
 def test_the_ledger_adds_up(million_million: tuple[dj.Release, dict[str, pa.Table]]) -> None:
     release, _ = million_million
-    shares = as_one_shares(BUDGET, release.schema)
+    shares = as_one_shares(spendable(BUDGET, release.workload), release.schema)
     assert release.ledger.rho == shares.accountant.rho
     assert sum((e.cost.rho for e in release.ledger.events), Fraction(0)) == shares.accountant.rho  # type: ignore[union-attr]
 
@@ -206,7 +206,7 @@ def test_only_one_way_marginals() -> None:
     tables = {"t": pa.table(rows_of(12, 10, 2000))}
     release = dj.release(schema, dj.Workload.marginals(schema, 1), tables, BUDGET)
     assert evaluate(release, tables).max_error < 200
-    assert release.ledger.rho == as_one_shares(BUDGET, schema).accountant.rho
+    assert release.ledger.rho == as_one_shares(spendable(BUDGET, release.workload), schema).accountant.rho
 
 
 # Privacy -------------------------------------------------------------------------------------------------------------

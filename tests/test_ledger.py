@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,10 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import ledger_violations, numeric_zcdp_delta
+from audit import ledger_violations, numeric_gaussian_delta, numeric_zcdp_delta
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.privacy.budget import Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
 
 
@@ -33,19 +38,25 @@ def _schema(*, second_private: bool = True) -> dj.Schema:
     )
 
 
-def _dp_accounting_epsilon(rho: float, delta: float, epsilon: float) -> float:
-    """What dp-accounting says: zCDP through Rényi orders, many of them near the best one for this epsilon."""
+def _dp_accounting_epsilon(ledger: Ledger, delta: float, epsilon: float) -> float:
+    """What dp-accounting says: of Gaussians their privacy loss distribution, of zCDP many orders near the best one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from dp_accounting import dp_event
+        from dp_accounting.pld import PLDAccountant
         from dp_accounting.rdp import RdpAccountant
+    rho = float(ledger.rho)
+    if ledger.composition == "Gaussian":
+        exact = PLDAccountant(value_discretization_interval=1e-5 * epsilon)
+        exact.compose(dp_event.GaussianDpEvent(1 / math.sqrt(2 * rho)))
+        return float(exact.get_epsilon(delta))
     near = 1 + epsilon / (2 * rho) * np.linspace(0.3, 1.7, 20001)
     accountant = RdpAccountant(orders=[*np.geomspace(1.01, 2000, 200), *near])
     accountant.compose(dp_event.ZCDpEvent(rho))
     return float(accountant.get_epsilon(delta))
 
 
-@pytest.mark.parametrize("budget", [(1.0, 1e-6), (0.1, 1e-9), (4.0, 1e-5)])
+@pytest.mark.parametrize("budget", [(1.0, 1e-6), (0.1, 1e-9), (0.5, 1e-3), (4.0, 1e-5)])
 @pytest.mark.parametrize("second_private", [True, False])
 def test_a_saved_ledger_adds_up_to_the_request(
     budget: tuple[float, float], second_private: bool, tmp_path: Path
@@ -56,10 +67,50 @@ def test_a_saved_ledger_adds_up_to_the_request(
     release = dj.release(schema, dj.Workload.marginals(schema, 2), _tables(np.random.default_rng(0)), asked)
     ledger = dj.load(release.save(tmp_path / "out")).ledger
     assert ledger_violations(ledger, asked) == []
+    # Large budgets and large deltas are not for Gaussian composition.
+    assert ledger.composition == ("Gaussian" if asked.delta < 1e-4 and asked.epsilon < 2 else "zero-concentrated")
     left = asked.delta - float(ledger.delta)
-    epsilon = _dp_accounting_epsilon(float(ledger.rho), left, asked.epsilon)
+    epsilon = _dp_accounting_epsilon(ledger, left, asked.epsilon)
     assert 0.98 * asked.epsilon <= epsilon <= asked.epsilon * (1 + 1e-7)
-    assert 0.98 * asked.delta <= float(ledger.delta) + numeric_zcdp_delta(float(ledger.rho), asked.epsilon)
+    convert = numeric_gaussian_delta if ledger.composition == "Gaussian" else numeric_zcdp_delta
+    # Gaussian composition sets a sixty-fourth aside, for rounding and for tails.
+    assert 0.965 * asked.delta <= float(ledger.delta) + convert(float(ledger.rho), asked.epsilon)
+
+
+def test_gaussians_one_by_one_add_up_to_the_request() -> None:
+    """Each event's own noise, put together by dp-accounting's privacy loss distributions, is within the request."""
+    from dp_accounting import dp_event
+    from dp_accounting.pld import PLDAccountant
+
+    schema, asked = _schema(), dj.Budget(epsilon=1.0, delta=1e-6)
+    tables, workload = _tables(np.random.default_rng(2)), dj.Workload.marginals(schema, 2)
+    ledger = dj.release(schema, workload, tables, asked, method="two_table").ledger
+    accountant = PLDAccountant(value_discretization_interval=1e-5)
+    for event in ledger.events:
+        accountant.compose(dp_event.GaussianDpEvent(math.sqrt(Fraction(event.parameters["variance"])) / event.moves))
+    epsilon = accountant.get_epsilon(asked.delta - float(ledger.delta))
+    # Below by what rounding to whole numbers costs, and no more.
+    assert 0.97 * asked.epsilon <= epsilon <= asked.epsilon * (1 + 1e-4)
+
+
+def test_choices_add_up_otherwise() -> None:
+    """A workload that may need the exponential mechanism has zero-concentrated composition, and a Gaussian refuses."""
+    schema, asked = _schema(), dj.Budget(epsilon=1.0, delta=1e-6)
+    rng = np.random.default_rng(3)
+    weights = {"r": (("a",), rng.integers(0, 2, (20, 3))), "s": (("b",), rng.integers(0, 2, (20, 4)))}
+    workload = dj.Workload.products(schema, weights)
+    release = dj.release(schema, workload, _tables(rng), asked)
+    assert release.ledger.composition == "zero-concentrated"
+    assert ledger_violations(release.ledger, asked) == []
+
+    engine = DuckEngine(schema, _tables(rng), attributes=workload.attributes)
+    accountant = ConcentratedAccountant(asked.without_choices(), truncation_delta=Fraction(1, 10**7))
+    curator, group = Curator(engine, accountant), workload.groups[0]
+    bound = curator.sensitivity_bound(Concentrated(Fraction(1, 1000), Fraction(1, 10**7)), half_width=200)
+    before = curator.rho_left
+    with pytest.raises(dj.BudgetError, match="does not go with Gaussian composition"):
+        curator.worst_query([group], [np.zeros(len(group), dtype=np.int64)], bound, Concentrated(Fraction(1, 1000)))
+    assert curator.rho_left == before
 
 
 def test_the_paper_profile_spends_exactly_the_request(tmp_path: Path) -> None:

@@ -10,12 +10,10 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import ledger_violations
+from audit import ledger_violations, numeric_gaussian_delta
 from dpjoin.errors import SpecError
 from dpjoin.methods import chosen_method
 from dpjoin.planning import plan
-from dpjoin.privacy.accountant import zcdp_delta
-from dpjoin.privacy.budget import ConcentratedAccountant
 from dpjoin.released import load
 from dpjoin.spec import METHODS, Spec
 
@@ -83,10 +81,10 @@ def test_a_method_from_plan_to_answers(method: str, name: str, profile: str, tmp
         assert (made.ledger.epsilon, made.ledger.delta) == (Fraction(2), Fraction(1e-5))
     else:
         # What is left of delta buys the rho that was spent, and hardly any more.
-        left = Fraction(BUDGET.delta) - made.ledger.delta
-        order = ConcentratedAccountant(BUDGET, truncation_delta=made.ledger.delta).order
-        assert zcdp_delta(rho=made.ledger.rho, epsilon=Fraction(2), order=order) <= left
-        assert zcdp_delta(rho=made.ledger.rho * Fraction(102, 100), epsilon=Fraction(2), order=order) > left
+        assert made.ledger.composition == "Gaussian"
+        left = BUDGET.delta - float(made.ledger.delta)
+        assert numeric_gaussian_delta(float(made.ledger.rho), BUDGET.epsilon) <= left
+        assert numeric_gaussian_delta(float(made.ledger.rho) * 1.02, BUDGET.epsilon) > left
     again = load(made.save(tmp_path / "out"))
     assert np.array_equal(again.answer(), made.answer())
     assert np.array_equal(again.error(), made.error(), equal_nan=True)

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from dpjoin.algorithms.pmw import _query_weights
+from dpjoin.model import fit
 from dpjoin.model.fit import Evidence, learn, maximise, start, table_of
+from dpjoin.model.lbfgs import Objective, minimise
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.synthesize import drawn_counts, whole_counts
 from dpjoin.workload import product_group
+from naive import cell_weights
 
 
 def _domain(sizes: list[int], cut: int | None = None) -> Domain:
@@ -70,7 +72,7 @@ def test_product_terms_equal_plain_sums() -> None:
         terms = Terms(domain, (), (group,))
         table = rng.random((domain.rows, domain.columns))
         largest = group.max_abs * float(group.unit)
-        plain = [float((_query_weights(domain, group, i) * table).sum()) * largest for i in range(7)]
+        plain = [float((cell_weights(domain, group, i) * table).sum()) * largest for i in range(7)]
         assert np.allclose(terms.answers(table), plain)
         assert np.allclose(group.apply(domain.marginal(table, group.scope)) * float(group.unit), plain)
         potentials = rng.standard_normal(7)
@@ -134,3 +136,74 @@ def test_whole_counts_round_every_cell_to_a_neighbour(cells: list[float], rows: 
 def test_drawn_counts_add_up() -> None:
     """Independent draws give the number of rows asked for."""
     assert drawn_counts(np.array([1.0, 2.0, 0.0]), 1000, np.random.default_rng(0)).sum() == 1000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_minimum_is_that_of_scipy(seed: int) -> None:
+    """A logistic regression with badly scaled columns: the same value."""
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(seed)
+    design = rng.standard_normal((200, 60)) * np.exp(rng.standard_normal(60))
+    shift = 3.0 * rng.standard_normal(200)
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        z = design @ x - shift
+        return float(np.logaddexp(0.0, z).sum() + 0.5 * x @ x), design.T @ (1.0 / (1.0 + np.exp(-z))) + x
+
+    theirs = minimize(objective, np.zeros(60), jac=True, method="L-BFGS-B", options={"ftol": 1e-12, "gtol": 1e-6})
+    ours = minimise(objective, np.zeros(60), steps=500, remembered=20, value_tolerance=1e-9, slope_tolerance=1e-4)
+    assert ours.value == pytest.approx(theirs.fun, rel=1e-5)
+    assert np.allclose(ours.x, theirs.x, atol=0.1)
+    assert ours.value == objective(ours.x)[0]
+    few = minimise(objective, np.zeros(60), steps=3, remembered=20)
+    assert ours.value < few.value < objective(np.zeros(60))[0]
+
+
+def test_what_was_seen_before_saves_steps() -> None:
+    """The same curvature, another minimum: steps of the first search show the second one the way."""
+    scales = np.geomspace(1.0, 1000.0, 8)
+
+    def bowl(at: float) -> Objective:
+        return lambda x: (float(scales @ (x - at) ** 2), 2.0 * scales * (x - at))
+
+    first = minimise(bowl(1.0), np.zeros(8), steps=100, remembered=20, value_tolerance=0.0, slope_tolerance=1e-6)
+    cold = minimise(bowl(2.0), np.zeros(8), steps=6, remembered=20)
+    warm = minimise(bowl(2.0), np.zeros(8), steps=6, remembered=20, pairs=first.pairs)
+    assert warm.value < 0.01 * cold.value
+
+
+def test_a_search_survives_cliffs_and_flats() -> None:
+    """Values that are not finite shorten the step; at a minimum nothing moves."""
+
+    def cliff(x: np.ndarray) -> tuple[float, np.ndarray]:
+        return (
+            (float(x @ x - np.log(x).sum()), 2.0 * x - 1.0 / x) if (x > 0).all() else (np.inf, np.full_like(x, np.nan))
+        )
+
+    found = minimise(
+        cliff, np.array([40.0, 1e-3]), steps=200, remembered=5, value_tolerance=1e-14, slope_tolerance=1e-7
+    )
+    assert np.allclose(found.x, np.sqrt(0.5), atol=1e-4)
+    still = minimise(cliff, found.x, steps=10, remembered=5)
+    assert np.array_equal(still.x, found.x)
+    assert still.evaluations == 1
+
+
+def test_single_precision_is_enough_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The means of a table of cells, and how they move, to about 1e-6."""
+    names = {f"x{i}": 8 for i in range(5)}
+    terms = Terms(Domain.split(names), tuple(itertools.combinations(names, 2)))
+    rng = np.random.default_rng(0)
+    potentials, direction = rng.standard_normal(terms.size), rng.standard_normal(terms.size)
+    assert terms.domain.cells > fit.SINGLE_CELLS
+    single = fit.DenseSums(terms)
+    monkeypatch.setattr(fit, "SINGLE_CELLS", terms.domain.cells)
+    double = fit.DenseSums(terms)
+    assert np.allclose(single.means(potentials), double.means(potentials), rtol=1e-4, atol=1e-6)
+    assert np.allclose(single.covariances(direction), double.covariances(direction), rtol=1e-4, atol=1e-5)
+    table = table_of(terms, potentials, 1.0)
+    assert np.allclose(double.means(potentials), terms.answers(table), rtol=1e-12)
+    tiny = 1e-6 * direction
+    change = (terms.answers(table_of(terms, potentials + tiny, 1.0)) - terms.answers(table)) / 1e-6
+    assert np.allclose(double.covariances(direction), change, atol=1e-5)

@@ -284,12 +284,13 @@ def test_the_gradient_with_a_support_is_the_slope(products: bool, monkeypatch: p
 
     class Found:
         x = np.zeros(terms.size)
+        pairs = ()
 
     def spy(objective: Any, at: np.ndarray, **_: Any) -> Found:
         seen.append(objective)
         return Found()
 
-    monkeypatch.setattr("scipy.optimize.minimize", spy)
+    monkeypatch.setattr("dpjoin.model.fit.minimise", spy)
     maximise(start(terms, 500.0), evidence, steps=1, prior_mean=0.1 * rng.standard_normal(terms.size))
     at = 0.5 * rng.standard_normal(terms.size)
     _, gradient = seen[0](at)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from dpjoin.algorithms.as_one import DENSE_CELLS, is_large
+from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products
 from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.capped import capped_shares, capped_tight, check_capped
 from dpjoin.algorithms.hierarchical import (
@@ -57,6 +57,10 @@ LARGE = ("single_table", "two_table", "multi_table", "capped", "auto")
 """The methods whose model need not be a table of all cells: they have one part only."""
 
 
+PAPER_CELLS = 2**24
+"""Of multiplicative weights on one table of all cells: a round touches few of them, and three tables fit in 500 MB."""
+
+
 def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: Workload | None = None) -> Method:
     """The method that a spec's choice stands for on this join; SpecError if it cannot serve it, or the workload."""
     if name == "auto":
@@ -67,10 +71,13 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: W
     method.check(schema)
     if profile == "paper" and method.paper is None:
         raise SpecError(f"method {name!r} must have the profile tight; the paper has no such method")
-    if workload is not None and is_large(workload) and (name not in LARGE or profile == "paper"):
-        what = f"method {name!r}" if name not in LARGE else "the profile 'paper'"
+    one_table = name in LARGE
+    if workload is not None and (
+        (not one_table and is_large(workload)) or (one_table and profile == "paper" and workload.cells > PAPER_CELLS)
+    ):
+        what, most = ("the profile 'paper'", PAPER_CELLS) if one_table else (f"method {name!r}", DENSE_CELLS)
         raise SpecError(
-            f"{what} must have a workload over at most {DENSE_CELLS:,} cells, not {workload.cells:,}; ask about fewer "
+            f"{what} must have a workload over at most {most:,} cells, not {workload.cells:,}; ask about fewer "
             "attributes, or use method 'auto' with the profile 'tight'"
         )
     return method
@@ -102,11 +109,16 @@ def _tight(split: Callable[[Budget, Schema], S], run: Callable[[Curator, Workloa
     """Split the budget, make a Curator that holds it, run."""
 
     def made(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-        shares = split(budget, engine.schema)
+        shares = split(spendable(budget, workload), engine.schema)
         curator = Curator(engine, shares.accountant)
         return run(curator, workload, shares, progress), curator
 
     return made
+
+
+def spendable(budget: Budget, workload: Workload) -> Budget:
+    """The budget with the composition that buys most: only product queries may need choices. Public."""
+    return budget if varying_products(workload) else budget.without_choices()
 
 
 def _paper(run: Callable[[Curator, Workload, Approximate, Progress], Outcome]) -> Run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -33,7 +33,7 @@ from dpjoin.algorithms.truncate import truncate_shares
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
-from dpjoin.methods import as_one_shares, chosen_method, common_key_shares
+from dpjoin.methods import as_one_shares, chosen_method, common_key_shares, spendable
 from dpjoin.model.junction import tree_of
 from dpjoin.model.model import clique_scopes
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
@@ -171,9 +171,9 @@ class Layout:
     memory: int
 
 
-def layout(workload: Workload) -> Layout:
+def layout(workload: Workload, profile: str = "tight") -> Layout:
     """Whether the model is a table of all cells or factored, and how large it gets."""
-    if not is_large(workload):
+    if not is_large(workload) or profile == "paper":
         return Layout("dense: a table of all cells", workload.cells, workload.cells * BYTES_PER_CELL)
     cliques = wanted_cliques(workload)
     tree = tree_of({a: workload.schema.attribute(a).size for a in workload.attributes}, cliques)
@@ -205,7 +205,9 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     schema, workload = spec.schema, spec.workload
     check_feasible(schema, workload)
     method = chosen_method(schema, spec.method, spec.profile, workload).name
-    kept = layout(workload)
+    if spec.profile == "tight":
+        spec = replace(spec, budget=spendable(spec.budget, workload))
+    kept = layout(workload, spec.profile)
     degrees = USUAL_DEGREES if degree is None else (degree,)
     if len(schema.tables) == 1:
         degrees = (1,)

@@ -28,7 +28,7 @@ from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.model.union import Part, Union
 from dpjoin.planning import describe_bounds
-from dpjoin.privacy.budget import Budget
+from dpjoin.privacy.budget import GAUSSIAN, ZERO_CONCENTRATED, Budget
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.schema import Schema
 from dpjoin.spec import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
@@ -406,7 +406,7 @@ def _factored(domain: Domain, described: Mapping[str, Any], state: Mapping[str, 
 def guarantee(budget: Budget, ledger: Ledger) -> dict[str, Any]:
     """What is promised, and what the ledger adds up to."""
     spent: dict[str, Any] = {"composition": ledger.composition}
-    if ledger.composition == "zero-concentrated":
+    if ledger.composition in (ZERO_CONCENTRATED.name, GAUSSIAN.name):
         spent |= {"rho": str(ledger.rho), "truncation_delta": str(ledger.delta)}
         spent |= {"conversion_delta": str(Fraction(budget.delta) - ledger.delta)}
     else:

@@ -6,7 +6,7 @@ noise hides them without a remainder.
 
 Two kinds of group cover everything:
 
-* `Kronecker`: one small matrix per attribute (cells, prefixes, ranges, a filter, amounts to sum).
+* `Kronecker`: one small matrix per attribute (cells, prefixes, ranges, a filter, amounts to sum, rows of weights).
   Its queries are all products of one row of each. The cells of a marginal are the plainest case.
 * `Products`: arbitrary weights in [-1, 1] per table, one row per query; the paper's q = (q_1 … q_m).
 """
@@ -38,12 +38,14 @@ AMOUNT_BITS = 24
 class Factor:
     """What a group asks of one attribute: a matrix of whole numbers, one row per question.
 
-    `kind` is one of "cells", "prefixes", "ranges" (no `row`) or "weights" (one `row`, times `unit`).
+    `kind` is one of "cells", "prefixes", "ranges", "weights" (one `row`, times `unit`) or "rows" (several, `packed`).
     """
 
     kind: str
     row: tuple[int, ...] = ()
     unit: Fraction = Fraction(1)
+    packed: bytes = b""
+    """Rows of int64 one after the other: many numbers that compare and hash as quickly as one."""
 
     def matrix(self, size: int) -> IntArray:
         if self.kind == "cells":
@@ -54,10 +56,32 @@ class Factor:
             low, high = np.triu_indices(size)
             cell = np.arange(size)
             return ((low[:, None] <= cell) & (cell <= high[:, None])).astype(np.int64)
+        if self.kind == "rows":
+            rows: IntArray = np.frombuffer(self.packed, dtype=np.int64).reshape(-1, size)
+            return rows
         return np.array([self.row], dtype=np.int64)
 
+    def question(self, size: int, number: int) -> IntArray:
+        """One row of the matrix, without the others."""
+        if self.kind not in ("cells", "prefixes", "ranges"):
+            return np.asarray(self.matrix(size)[number], dtype=np.int64)
+        low, high = (number if self.kind == "cells" else 0), number
+        if self.kind == "ranges":
+            low, high = (int(ends[number]) for ends in np.triu_indices(size))
+        row = np.zeros(size, dtype=np.int64)
+        row[low : high + 1] = 1
+        return row
+
     def count(self, size: int) -> int:
+        if self.kind == "rows":
+            return len(self.packed) // (8 * size)
         return {"cells": size, "prefixes": size, "ranges": size * (size + 1) // 2}.get(self.kind, 1)
+
+    @property
+    def largest(self) -> int:
+        """No weight is larger in absolute value, in units; at least one."""
+        packed = np.frombuffer(self.packed, dtype=np.int64)
+        return max([1, *map(abs, self.row), int(packed.max(initial=0)), -int(packed.min(initial=0))])
 
 
 CELLS, PREFIXES, RANGES = Factor("cells"), Factor("prefixes"), Factor("ranges")
@@ -91,6 +115,11 @@ class Kronecker:
     def unit(self) -> Fraction:
         return math.prod((f.unit for f in self.factors), start=Fraction(1))
 
+    def question(self, index: int) -> tuple[IntArray, ...]:
+        """One query's weights along each attribute of the scope, in units of the attribute's factor."""
+        position = np.unravel_index(index, self.answer_shape) if self.scope else ()
+        return tuple(f.question(n, int(p)) for f, n, p in zip(self.factors, self.shape, position, strict=True))
+
     @cached_property
     def _matrices(self) -> tuple[IntArray | None, ...]:
         return tuple(None if f.kind == "cells" else f.matrix(n) for f, n in zip(self.factors, self.shape, strict=True))
@@ -102,6 +131,13 @@ class Kronecker:
             if matrix is not None:
                 answers = np.moveaxis(np.tensordot(matrix.astype(answers.dtype), answers, axes=(1, axis)), 0, axis)
         return answers.reshape(-1)
+
+    def one_answer(self, marginal: NDArray[np.float64], index: int) -> float:
+        """One query's answer, in units, from the marginal over the scope: without the others."""
+        answers = marginal.reshape(self.shape)
+        for weights in self.question(index):
+            answers = weights.astype(np.float64) @ answers.reshape(len(weights), -1)
+        return float(answers.reshape(-1)[0])
 
     @cached_property
     def max_abs(self) -> int:
@@ -146,6 +182,10 @@ class Products:
             answers = answers.reshape(len(self), weights.shape[1], -1)
             answers = (answers * weights.astype(table.dtype)[:, :, None]).sum(axis=1)
         return answers.reshape(-1)
+
+    def one_answer(self, marginal: NDArray[np.float64], index: int) -> float:
+        """One query's answer, in units, from the marginal over the scope: without the others."""
+        return float(self.rows([index]).apply(marginal)[0])
 
     @cached_property
     def max_abs(self) -> int:
@@ -244,6 +284,16 @@ class Workload:
         return cls(schema, (product_group(schema, weights, name=name),))
 
     @classmethod
+    def crossed(cls, schema: Schema, weights: Mapping[str, Any], *, name: str = "crossed") -> Workload:
+        """Every product of one row of each attribute's matrix: a million queries from two matrices of a thousand rows.
+
+        `weights` maps an attribute to an array of numbers in [-1, 1], one row per question and one column per value.
+        Nothing of the size of queries times cells is ever made.
+        """
+        factors = {a: weight_rows(rows, what=f"{name!r}, attribute {a!r}") for a, rows in weights.items()}
+        return cls(schema, (kronecker(schema, factors, name=name),))
+
+    @classmethod
     def sql(cls, schema: Schema, *statements: str) -> Workload:
         """Counts and sums in SQL: SELECT …, COUNT(*) | SUM(x) FROM joined [WHERE …] [GROUP BY …]."""
         from dpjoin.sql import parse_groups
@@ -264,6 +314,8 @@ def kronecker(schema: Schema, factors: Mapping[str, Factor], *, name: str | None
     for attribute, factor, size in zip(scope, ordered, shape, strict=True):
         if factor.kind == "weights" and len(factor.row) != size:
             raise SpecError(f"weights for {attribute!r} must have {size} numbers, one per value; got {len(factor.row)}")
+        if factor.kind == "rows" and (not factor.packed or len(factor.packed) % (8 * size)):
+            raise SpecError(f"weights for {attribute!r} must be rows of {size} numbers, one per value")
     if name is None:
         name = " x ".join(a if f.kind == "cells" else f"{a} {f.kind}" for a, f in zip(scope, ordered, strict=True))
     return Kronecker(name or "count", scope, ordered, shape)
@@ -287,6 +339,17 @@ def amounts(schema: Schema, attribute: str) -> Factor:
     if largest / unit > 2**AMOUNT_BITS:
         unit = largest / 2**AMOUNT_BITS
     return Factor("weights", tuple(round(n / unit) for n in numbers), unit)
+
+
+def weight_rows(weights: Any, *, what: str = "weights") -> Factor:
+    """A factor of several rows of weights in [-1, 1]: whole ones as they are, others as multiples of 2^-16."""
+    rows = fixed_point(weights, what=what)
+    if rows.ndim != 2 or not rows.size:
+        raise SpecError(f"{what}: weights must have one row per question and one column per value")
+    whole = not np.any(rows % 2**WEIGHT_BITS)
+    if whole:
+        return Factor("rows", packed=(rows >> WEIGHT_BITS).tobytes())
+    return Factor("rows", unit=Fraction(1, 2**WEIGHT_BITS), packed=rows.tobytes())
 
 
 def fixed_point(weights: Any, *, what: str) -> IntArray:
@@ -333,12 +396,25 @@ def product_group(
     return Products(name, tuple(scope), schema.shape(scope), tuple(parts), unit)
 
 
+def _factor_to_json(factor: Factor, size: int) -> str | dict[str, Any]:
+    if factor.kind == "rows":
+        return {"rows": factor.matrix(size).tolist(), "unit": str(factor.unit)}
+    return factor.kind if factor.kind != "weights" else {"weights": list(factor.row), "unit": str(factor.unit)}
+
+
+def _factor_from_json(data: Any) -> Factor:
+    if isinstance(data, str):
+        return Factor(data)
+    if "rows" in data:
+        rows = np.array(data["rows"], dtype=np.int64)
+        return Factor("rows", unit=Fraction(data["unit"]), packed=rows.tobytes())
+    return Factor("weights", tuple(data["weights"]), Fraction(data["unit"]))
+
+
 def group_to_json(group: Group) -> dict[str, Any]:
     """A group as plain data, for the manifest."""
     if isinstance(group, Kronecker):
-        factors = [
-            f.kind if f.kind != "weights" else {"weights": list(f.row), "unit": str(f.unit)} for f in group.factors
-        ]
+        factors = [_factor_to_json(f, n) for f, n in zip(group.factors, group.shape, strict=True)]
         return {"name": group.name, "scope": list(group.scope), "factors": factors}
     return {
         "name": group.name,
@@ -350,12 +426,9 @@ def group_to_json(group: Group) -> dict[str, Any]:
 def group_from_json(schema: Schema, data: Mapping[str, Any]) -> Group:
     """The inverse of `group_to_json`."""
     if "factors" in data:
-        factors = {
-            a: Factor(f) if isinstance(f, str) else Factor("weights", tuple(f["weights"]), Fraction(f["unit"]))
-            for a, f in zip(data["scope"], data["factors"], strict=True)
-        }
+        factors = {a: _factor_from_json(f) for a, f in zip(data["scope"], data["factors"], strict=True)}
         for factor in factors.values():
-            if factor.kind not in ("cells", "prefixes", "ranges", "weights"):
+            if factor.kind not in ("cells", "prefixes", "ranges", "weights", "rows"):
                 raise SpecError(f"factor ({factor.kind!r}) must be cells, prefixes, ranges or weights")
         return kronecker(schema, factors, name=data["name"])
     parts = tuple((tuple(p["scope"]), np.array(p["weights"], dtype=np.int64)) for p in data["products"])
@@ -379,6 +452,8 @@ def cell_labels(schema: Schema, group: Group) -> list[tuple[Value | None, ...]]:
         elif factor.kind == "ranges":
             low, high = np.triu_indices(size)
             axes.append([f"{labels[i]} .. {labels[j]}" for i, j in zip(low, high, strict=True)])
+        elif factor.kind == "rows":
+            axes.append([f"{attribute} row {i}" for i in range(factor.count(size))])
         else:
             axes.append([f"{attribute} {factor.kind}"])
     return list(itertools.product(*axes))

@@ -138,6 +138,7 @@ def test_refinement_leaves_the_law_unchanged(name: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(noise, "_LOG_MARGIN", 0.05)
     monkeypatch.setattr(noise, "_EXP_MARGIN", 0.05)
+    monkeypatch.setattr(noise, "_LEVEL_MARGIN", Fraction(1, 20))
     monkeypatch.setattr(noise, "_geometric", counted(noise._geometric))
     monkeypatch.setattr(noise, "_below_exp", counted(noise._below_exp))
     assert_law(name, 20_000)
@@ -165,11 +166,49 @@ def test_bernoulli_exp_has_its_probability(gamma: Fraction) -> None:
 
 
 @pytest.mark.statistical
-def test_uniform_indices_are_uniform() -> None:
-    """The index draw of the exponential mechanism is uniform for a number that is no power of two."""
-    counts = np.bincount(noise._uniform_indices(7, 70_000), minlength=7)
-    expected = counts.sum() / 7
-    assert chi2.sf(((counts - expected) ** 2 / expected).sum(), 6) > ALARM
+@pytest.mark.parametrize("margin", [noise._LEVEL_MARGIN, Fraction(1, 20), Fraction(3, 5)])
+def test_many_candidates_keep_the_law(margin: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60,000 candidates on many levels and several blocks; levels proposed too often are refused as often."""
+    monkeypatch.setattr(noise, "_LEVEL_MARGIN", margin)
+    scores = np.random.default_rng(4).permutation(60_000) // 20
+    rate = Fraction(1, 400)
+    drawn = noise.Choice(scores, rate=rate)
+    sample = scores[[drawn.draw() for _ in range(5_000)]]
+    law = np.exp(float(rate) * np.arange(3_000))
+    expected = 5_000 * np.add.reduceat(law / law.sum(), np.arange(0, 3_000, 100))
+    observed = np.add.reduceat(np.bincount(sample, minlength=3_000), np.arange(0, 3_000, 100))
+    keep = expected >= 5
+    statistic = ((observed - expected)[keep] ** 2 / expected[keep]).sum()
+    assert chi2.sf(statistic, keep.sum()) > ALARM
+    steeper = np.exp(1.2 * float(rate) * np.arange(3_000))
+    expected = 5_000 * np.add.reduceat(steeper / steeper.sum(), np.arange(0, 3_000, 100))
+    assert chi2.sf(((observed - expected)[keep] ** 2 / expected[keep]).sum(), keep.sum()) < ALARM
+
+
+@pytest.mark.statistical
+def test_equal_candidates_are_chosen_alike() -> None:
+    """Seven candidates share the best score; whoever is far behind, on the last level, is never chosen."""
+    scores = [10**6 if i % 3 == 0 else i for i in range(20)]
+    drawn = noise.Choice(scores, rate=Fraction(1, 7))
+    counts = np.bincount([drawn.draw() for _ in range(14_000)], minlength=20)
+    assert not counts[[i for i in range(20) if i % 3]].any()
+    assert chi2.sf(((counts[::3] - 2_000) ** 2 / 2_000).sum(), 6) > ALARM
+
+
+@pytest.mark.statistical
+def test_the_last_level_is_chosen_as_often_as_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few levels most candidates lie on the last one, and are refused by how much further behind they are."""
+    monkeypatch.setattr(noise, "_LAST_LEVEL", 8)
+    noise._level_weights.cache_clear()
+    assert_law("choice", 20_000)
+    noise._level_weights.cache_clear()
+
+
+def test_level_weights_are_no_less_than_what_they_stand_for() -> None:
+    """Each is above exp(margin - level/16), by less than one part in a thousand of a level."""
+    for level, weight in enumerate(noise._level_weights(noise._LEVEL_MARGIN)):
+        exact = exp_lower(noise._LEVEL_MARGIN - Fraction(level, noise._LEVELS_PER_UNIT), bits=200) * 2**128
+        assert exact <= weight <= exact * (1 + Fraction(1, 2**20))
 
 
 @given(st.integers(min_value=0, max_value=2**63 - 1), st.fractions(min_value=Fraction(1, 50), max_value=10**6))
@@ -280,7 +319,8 @@ def test_choice_at_rate_zero_is_uniform(rate: Fraction) -> None:
 @given(st.lists(st.integers(min_value=-(10**25), max_value=10**25), min_size=2, max_size=20))
 def test_gaps_are_exact(scores: list[int]) -> None:
     """Gaps to the best score are exact Python arithmetic for scores of any size."""
-    assert [int(gap) for gap in noise._gaps(scores)] == [max(scores) - score for score in scores]
+    whole, top = noise._whole_scores(scores)
+    assert [int(gap) for gap in top - whole] == [max(scores) - score for score in scores]
 
 
 def test_one_candidate_needs_no_draw() -> None:

@@ -32,7 +32,6 @@ from dpjoin.errors import SpecError
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import NoisyRanks
-from dpjoin.privacy.truncated import gaussian_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
@@ -76,7 +75,7 @@ def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
 
     def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
         cost = Concentrated(round_down(accountant.rho * share), delta)
-        return cost, gaussian_half_width(variance=1 / (2 * cost.rho), delta=delta, sensitivity=1)
+        return cost, budget.composition.half_width(cost.rho, delta, moves=1)
 
     degrees, width = one_sided(DEGREES_SHARE, aside / (2 if several else 1))
     gauge, gauge_width = one_sided(GAUGE_SHARE, aside / 2) if several else (None, None)

@@ -26,11 +26,11 @@ from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.workload import Group
 
 ALL_CELLS = 2**19
-"""If the tree of all wanted marginals has at most so many cells, all are taken: a step takes about 15 ms."""
-TREE_CELLS = 2**18
+"""If the tree of all wanted marginals has at most so many cells, all are taken: half as many take 2 to 4 ms a step."""
+TREE_CELLS = 2**19
 """What is chosen has at most so many cells (or two of its largest marginals, if that is more). Tuned on the data of
-benchmarks/large.py. On 10^8 cells 2^17 take two thirds of the time, and 2^19 leave errors a twentieth smaller for twice
-the time. On 10^12 cells 2^14 leave errors a fifteenth larger, and 2^20 a twentieth smaller for three times the time."""
+benchmarks/large.py, 2 to 6 runs each: 2^18 take about three quarters of the time and leave mean errors a thirtieth
+larger; the largest error is smaller with 2^19 on 10^8 cells, and the same on 10^12."""
 MOST_CLIQUE_CELLS = 2**20
 """A marginal of more cells is refused: a tree of twice as many takes a gigabyte and half a minute."""
 PILOT_SHARE = Fraction(35, 100)
@@ -112,7 +112,7 @@ def measure_chosen(
         fit = start(tree, total)
     else:
         fit = _chosen(sizes, single, {c: looks[c] for c in wide}, looks, total)
-    fit = learn(fit, evidence_of(fit.tree, looks), rounds=2, steps=20)
+    fit = learn(fit, evidence_of(fit.tree, looks), rounds=3, steps=20)
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
@@ -123,7 +123,7 @@ def measure_chosen(
     costs[-1] += rest - sum(costs, Fraction(0))
     measure([c for c, n in zip(fit.tree.cliques, pieces, strict=True) if n], costs)
     evidence = evidence_of(fit.tree, looks)
-    fit = learn(fit, evidence, rounds=3, steps=30)
+    fit = learn(fit, evidence, steps=30)
     progress("measure", 3, 3)
     held = set(fit.tree.cliques)
     misfits = misfits_of(fit, {c: looks[c] for c in wide if c not in held})

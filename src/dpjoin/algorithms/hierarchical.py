@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import TypeVar
 
@@ -24,10 +25,10 @@ from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import AttributeNode, attribute_tree
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Approximate, Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Approximate, Budget, Composition, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, bucket_cap
-from dpjoin.privacy.truncated import gaussian_half_width, paper_laplace_half_width
+from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
@@ -71,13 +72,15 @@ def hierarchical_shares(budget: Budget, schema: Schema) -> HierarchicalShares:
     )
 
 
-def _gaussian_question(stage: Concentrated, questions: int, moves: int) -> tuple[Concentrated, int]:
+def gaussian_question(
+    composition: Composition, stage: Concentrated, questions: int, moves: int
+) -> tuple[Concentrated, int]:
     """What one of several questions of a stage may cost, and its half-width. All of the stage's delta is used up."""
     cost = Concentrated(round_down(stage.rho / questions), stage.delta / questions)
-    return cost, gaussian_half_width(variance=moves**2 / (2 * cost.rho), delta=cost.delta, sensitivity=moves)
+    return cost, composition.half_width(cost.rho, cost.delta, moves=moves)
 
 
-def _laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[Approximate, int]:
+def laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[Approximate, int]:
     cost = Approximate(stage.epsilon / questions, stage.delta / questions)
     return cost, paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=moves)
 
@@ -87,7 +90,7 @@ def _laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[A
 
 def hierarchical_tight(curator: Curator, workload: Workload, shares: HierarchicalShares, progress: Progress) -> Outcome:
     """The `tight` profile: truncated Gaussian degrees, caps as bounds, rows pay by table. Spends all of the budget."""
-    parts = partition(curator, shares.stage, _gaussian_question, progress)
+    parts = partition(curator, shares.stage, partial(gaussian_question, curator.composition), progress)
     rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
     rho = curator.rho_left / curator.unit_charge(rules, by_table=True)
     measured = []
@@ -107,7 +110,7 @@ def hierarchical_paper(curator: Curator, workload: Workload, whole: Approximate,
     half = Approximate(whole.epsilon / 2, whole.delta / 2)
     stages = len(_levels(_tree(curator.schema)))
     stage = Approximate(half.epsilon / stages, half.delta / stages)
-    parts = partition(curator, stage, _laplace_question, progress)
+    parts = partition(curator, stage, laplace_question, progress)
     rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
     times = curator.unit_charge(rules)
     each = Approximate(half.epsilon / times, half.delta / times)

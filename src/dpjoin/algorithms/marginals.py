@@ -15,7 +15,7 @@ import numpy as np
 
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import round_down
-from dpjoin.model.fit import Evidence, Fit, learn, start
+from dpjoin.model.fit import FEW_CELLS, Evidence, Fit, learn, start
 from dpjoin.model.terms import FloatArray, Terms
 from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
@@ -63,12 +63,13 @@ def measure_marginals(
     evidence = measured(evidence, single, first)
     evidence = measured(evidence, wide, pilot)
     progress("measure", 1, 3)
-    fit = learn(start(terms, total), evidence)
+    # Where steps are dear, roughly: this fit only says where more is worth measuring, and the last one starts from it.
+    fit = learn(start(terms, total), evidence, rounds=2 if terms.domain.cells > FEW_CELLS else 4)
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
     precision = float(2 * rest / PIECES) / bound.value**2
-    pieces = allocate(terms.slices, terms.curvature(fit.table), fit.tau_each, evidence, precision)
+    pieces = allocate(terms.slices, fit.curvature, fit.tau_each, evidence, precision)
     chosen = [i for i, n in enumerate(pieces) if n]
     costs = [round_down(rest * n / PIECES) for n in pieces if n]
     costs[-1] += rest - sum(costs, Fraction(0))

@@ -20,12 +20,10 @@ from dpjoin.algorithms.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.accountant import largest_rho
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value
 from dpjoin.privacy.public_bounds import churn
-from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
@@ -86,15 +84,12 @@ class PathShares:
 def path_shares(budget: Budget, schema: Schema) -> PathShares:
     """Split a budget. One row moves degrees by one, unless bounds are enforced."""
     sensitivity = 1 + churn(schema)
-    whole = budget.exact
-    aside = whole.delta * TRUNCATION_SHARE / 2
-    rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta * (1 - TRUNCATION_SHARE))
+    aside = budget.exact.delta * TRUNCATION_SHARE
+    rho = budget.rho(truncation_delta=aside)
 
     def one_sided(questions: int) -> tuple[Concentrated, int]:
         share = round_down(rho * SENSITIVITY_SHARE / 2 / questions)
-        variance = sensitivity**2 / (2 * share)
-        width = gaussian_half_width(variance=variance, delta=aside / questions, sensitivity=sensitivity)
-        return Concentrated(share, gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=width)), width
+        return budget.one_sided(share, aside / 2 / questions, moves=sensitivity)
 
     (ends, ends_width), (middle, middle_width) = one_sided(1), one_sided(MIDDLE_QUESTIONS)
     accountant = ConcentratedAccountant(budget, truncation_delta=ends.delta + MIDDLE_QUESTIONS * middle.delta)

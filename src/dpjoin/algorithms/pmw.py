@@ -9,20 +9,26 @@ clamped so that the update stays below one, and the average is of F_0 … F_{k-1
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from dpjoin.algorithms.progress import Progress
+from dpjoin.model.dense import Iterate
 from dpjoin.model.model import Model
-from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.privacy.budget import Approximate, Pure
-from dpjoin.privacy.curator import Bound, Curator, Numbers
+from dpjoin.privacy.curator import Bound, Curator, Lagging, Numbers
 from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.workload import Group, Kronecker
 
 MAX_ROUNDS = 2000
+LATE_QUERIES = 2**17
+"""From so many queries on, answers to all of them are worked out only when the model has moved enough."""
+LATE_PULL = 1.5
+"""What counts as enough: the logarithm of how often a choice by earlier answers must be tried again, about."""
 
 
 def paper_rounds(*, total: float, bound: int, epsilon: float, delta: float, cells: int, queries: int) -> int:
@@ -35,17 +41,17 @@ def pmw(
     curator: Curator, groups: Sequence[Group], domain: Domain, bound: Bound, budget: Approximate, progress: Progress
 ) -> tuple[Model, int, int]:
     """Run Algorithm 2 within `budget`; returns the model, the noisy join size and the number of rounds."""
-    known = tuple(frozenset(g.scope) for g in groups)
+    scopes = tuple(frozenset(g.scope) for g in groups)
     if not any(low < high for g in groups for low, high in weight_ranges(g)):
         # Only the join size is asked for: all of the budget goes there.
         noisy_total = max(1, curator.join_size(bound, budget))
         uniform = np.full((domain.rows, domain.columns), noisy_total / domain.cells)
-        return Model(domain, float(noisy_total), plain=uniform, floor=float(noisy_total), known=known), noisy_total, 0
+        return Model(domain, float(noisy_total), plain=uniform, floor=float(noisy_total), known=scopes), noisy_total, 0
     half = Approximate(budget.epsilon / 2, budget.delta / 2)
     noisy_total = max(1, curator.join_size(bound, half))
     total = float(noisy_total)
-    queries = sum(len(g) for g in groups)
     epsilon, delta = float(budget.epsilon), float(budget.delta)
+    queries = sum(len(g) for g in groups)
     count = paper_rounds(
         total=total, bound=bound.value, epsilon=epsilon, delta=delta, cells=domain.cells, queries=queries
     )
@@ -53,53 +59,27 @@ def pmw(
     curator.prepare(list(groups))
     curator.reserve_rounds(2 * count, each, half)
 
-    answers_of = _answering(domain, groups)
-    table: FloatArray = np.full((domain.rows, domain.columns), total / domain.cells)
-    average = np.zeros_like(table)
+    rounds = Rounds(curator, groups, Iterate(domain, total, [g.scope for g in groups]), bound, each)
     misses = []
     for done in range(count):
         if done % 10 == 0:
             progress("rounds", done, count)
-        average += table
-        model = answers_of(table)
-        g, i = curator.worst_query(groups, model, bound, each)
-        group = groups[g]
-        found = curator.measure_query(group, i, bound, each)
-        largest = group.max_abs * float(group.unit)
-        answer = float(model[g][i]) * float(group.unit) / largest
-        noisy = min(max(float(found.values[0]) / largest, -total), total)
-        misses.append(abs(noisy - answer))
-        step = (noisy - answer) / (2 * total)
-        table = table * np.exp(_query_weights(domain, group, i) * step)
-        table *= total / table.sum()
+        learned = rounds.ask()
+        misses.append(learned.miss)
+        if done < count - 1:  # the average is of the tables that were asked
+            rounds.follow(learned)
     progress("rounds", count, count)
     # What a round measures is mostly its own noise here, and so is this bar: wide, but it covers.
     floor = min(total, float(np.median(misses)))
-    return Model(domain, total, plain=average / count, floor=floor, known=known), noisy_total, count
+    average = rounds.table.sum_of_tables()
+    average /= count
+    return Model(domain, total, plain=average, floor=floor, known=scopes), noisy_total, count
 
 
 def _round_down(epsilon: float) -> Fraction:
     """A short fraction just below."""
     scale = 2**60
     return Fraction(int(epsilon * scale * (1 - 1e-12)), scale)
-
-
-def _answering(domain: Domain, groups: Sequence[Group]) -> Callable[[FloatArray], list[Numbers]]:
-    """A function from a table to every group's answers; all marginals come out of one pass over the table."""
-    scopes = tuple(dict.fromkeys(g.scope for g in groups if isinstance(g, Kronecker) and g.scope))
-    terms = Terms(domain, scopes)
-    slices = dict(zip(scopes, terms.slices, strict=True))
-
-    def answers(table: FloatArray) -> list[Numbers]:
-        flat = terms.answers(table)
-        found = []
-        for group in groups:
-            where = slices.get(group.scope) if isinstance(group, Kronecker) else None
-            marginal = flat[where] if where is not None else domain.marginal(table, group.scope)
-            found.append(_whole(group.apply(marginal)))
-        return found
-
-    return answers
 
 
 def _whole(answers: FloatArray) -> Numbers:
@@ -110,24 +90,92 @@ def _whole(answers: FloatArray) -> Numbers:
     return np.array([int(v) for v in rounded], dtype=object)
 
 
-def _query_weights(domain: Domain, group: Group, index: int) -> FloatArray:
-    """One query's weight at every cell (rows x columns), in [-1, 1]."""
+@dataclass(frozen=True)
+class Learned:
+    """What a round has found out: a query, how far to step along its weights, and how far off the model was."""
+
+    group: Group
+    index: int
+    step: float
+    miss: float
+
+
+class Rounds:
+    """The rounds of Algorithm 2 on one table: choose a query and measure it, then update."""
+
+    def __init__(self, curator: Curator, groups: Sequence[Group], table: Iterate, bound: Bound, each: Pure) -> None:
+        self.curator, self.groups, self.table, self.bound, self.each = curator, groups, table, bound, each
+        # By how much one join result more in its score favours a query, in logarithms, at most.
+        pull = float(each.epsilon) / (2 * bound.value)
+        self._late = _Late(groups, table, pull) if sum(map(len, groups)) >= LATE_QUERIES else None
+
+    def ask(self) -> Learned:
+        """Choose the worst query, about, and measure it."""
+        groups, table = self.groups, self.table
+        if self._late is None:
+            answers = [_whole(table.answers(group)) for group in groups]
+            g, i = self.curator.worst_query(groups, answers, self.bound, self.each)
+            known = int(answers[g][i])
+        else:
+            g, i = self.curator.worst_query(groups, self._late.answers(), self.bound, self.each)
+            known = round(table.scale * groups[g].one_answer(table.unscaled(groups[g].scope), i))
+        group = groups[g]
+        found = self.curator.measure_query(group, i, self.bound, self.each)
+        answer = known / group.max_abs
+        noisy = float(found.values[0]) / (group.max_abs * float(group.unit))
+        noisy = min(max(noisy, -table.total), table.total)
+        return Learned(group, i, (noisy - answer) / (2 * table.total), abs(noisy - answer))
+
+    def follow(self, learned: Learned) -> None:
+        """Move the table towards what was measured."""
+        self.table.update(query_weights(learned.group, learned.index), learned.step)
+        if self._late is not None:
+            self._late.moved(learned.step)
+
+
+class _Late:
+    """All answers as of some rounds ago, with how far the table has moved since: all of it public."""
+
+    def __init__(self, groups: Sequence[Group], table: Iterate, pull: float) -> None:
+        self._groups, self._table, self._pull = groups, table, pull
+        self._widths = [max((high - low for low, high in weight_ranges(g)), default=0) for g in groups]
+        self._reach = max(width / g.max_abs for width, g in zip(self._widths, groups, strict=True) if g.max_abs)
+        # Sums of float32, one factor after the other: each is off by its length times half the last bit, at most.
+        lengths = [sum(g.shape if isinstance(g, Kronecker) else (w.shape[1] for _, w in g.parts)) for g in groups]
+        last_bit = table.total * float(np.finfo(np.float32).eps)
+        self._rounding = [2 * (n + 2) * last_bit * g.max_abs for n, g in zip(lengths, groups, strict=True)]
+        self._moved = 0.0
+        self._work_out()
+
+    def answers(self) -> Lagging:
+        """For the Curator: earlier answers, or new ones where those would mislead too often."""
+        if self._moved * self._reach * self._pull > LATE_PULL:
+            # Steps in all directions take the table less far than their sum; how far is one look away.
+            self._moved = self._table.distance(self._before)
+            if self._moved * self._reach * self._pull > LATE_PULL / 2:
+                self._work_out()
+        moved = self._moved * (1 + 1e-9)
+        drift = tuple(math.ceil(moved * w + r) + 2 for w, r in zip(self._widths, self._rounding, strict=True))
+        now = tuple(self._table.unscaled(g.scope) for g in self._groups)
+        return Lagging(self._all, now, self._table.scale, drift)
+
+    def moved(self, step: float) -> None:
+        """After an update: weights within a width of w, a step of s, move at most tanh(ws/4) of the total."""
+        self._moved += self._table.total * math.tanh(abs(step) * self._reach / 4)
+
+    def _work_out(self) -> None:
+        # Half the precision takes half the time; what it rounds away counts as drift.
+        self._all = tuple(_whole(self._table.answers(group, dtype=np.float32)) for group in self._groups)
+        self._before, self._moved = self._table.table(), 0.0
+
+
+def query_weights(group: Group, index: int) -> dict[tuple[str, ...], FloatArray]:
+    """One query's weights by attributes; their product is its weight at a cell, in [-1, 1]."""
+    rows: dict[tuple[str, ...], FloatArray]
     if isinstance(group, Kronecker):
-        position = np.unravel_index(index, group.answer_shape) if group.scope else ()
-        vectors = {
-            a: f.matrix(n)[p].astype(np.float64)
-            for a, f, n, p in zip(group.scope, group.factors, group.shape, position, strict=True)
-        }
-        weights = np.ones(())
-        for attribute in domain.attributes:
-            vector = vectors.get(attribute, np.ones(domain.sizes[attribute]))
-            weights = np.multiply.outer(weights, vector)
+        rows = {(a,): w.astype(np.float64) for a, w in zip(group.scope, group.question(index), strict=True)}
     else:
-        weights = np.ones(domain.shape)
-        for attributes, rows in group.parts:
-            part = rows[index].astype(np.float64).reshape([domain.sizes[a] for a in attributes])
-            order = [a for a in domain.attributes if a in attributes]
-            part = np.transpose(part, [attributes.index(a) for a in order])
-            weights = weights * part.reshape([domain.sizes[a] if a in attributes else 1 for a in domain.attributes])
-    scaled: FloatArray = weights.reshape(domain.rows, domain.columns) / group.max_abs
-    return scaled
+        rows = {attributes: weights[index].astype(np.float64) for attributes, weights in group.parts}
+    first, *_ = rows
+    rows[first] = rows[first] / group.max_abs
+    return rows

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpjoin.privacy.accountant import largest_rho
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
-from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
 
 SENSITIVITY_SHARE = Fraction(35, 100)
 """Of rho, for the noisy sensitivity bound.
@@ -63,15 +61,10 @@ def tight_shares(budget: Budget, *, noisy_bound: bool, sensitivity: int = 1) -> 
     """
     if not noisy_bound:
         return TightShares(ConcentratedAccountant(budget), None, None)
-    whole = budget.exact
-    aside = whole.delta * TRUNCATION_SHARE
-    rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta - aside)
-    share = round_down(rho * SENSITIVITY_SHARE)
-    variance = sensitivity**2 / (2 * share)
-    half_width = gaussian_half_width(variance=variance, delta=aside, sensitivity=sensitivity)
-    needed = gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=half_width)
-    accountant = ConcentratedAccountant(budget, truncation_delta=needed)
-    return TightShares(accountant, Concentrated(share, needed), half_width)
+    aside = budget.exact.delta * TRUNCATION_SHARE
+    share = round_down(budget.rho(truncation_delta=aside) * SENSITIVITY_SHARE)
+    bound, half_width = budget.one_sided(share, aside, moves=sensitivity)
+    return TightShares(ConcentratedAccountant(budget, truncation_delta=bound.delta), bound, half_width)
 
 
 @dataclass(frozen=True)
@@ -97,17 +90,15 @@ def partition_shares(budget: Budget, *, gauge: bool, sensitivity: int = 1, quest
     `sensitivity` is how far one row moves degrees and bounds: one, unless bounds are enforced. `questions` is how many
     of the noisy degrees' questions one row can take part in.
     """
-    whole = budget.exact
-    aside = whole.delta * TRUNCATION_SHARE / (2 if gauge else 1)
-    rho, _ = largest_rho(epsilon=whole.epsilon, delta=whole.delta * (1 - TRUNCATION_SHARE))
+    aside = budget.exact.delta * TRUNCATION_SHARE
+    rho = budget.rho(truncation_delta=aside)
+    each = aside / (2 if gauge else 1)
 
     def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
-        variance = sensitivity**2 / (2 * share)
-        width = gaussian_half_width(variance=variance, delta=delta, sensitivity=sensitivity)
-        return Concentrated(share, gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=width)), width
+        return budget.one_sided(round_down(share), delta, moves=sensitivity)
 
-    degrees, degrees_width = one_sided(round_down(rho * SENSITIVITY_SHARE / questions), aside / questions)
-    bound, bound_width = one_sided(round_down(rho * GAUGE_SHARE), aside) if gauge else (None, None)
+    degrees, degrees_width = one_sided(rho * SENSITIVITY_SHARE / questions, each / questions)
+    bound, bound_width = one_sided(rho * GAUGE_SHARE, each) if gauge else (None, None)
     needed = degrees.delta * questions + (bound.delta if bound else 0)
     accountant = ConcentratedAccountant(budget, truncation_delta=needed)
     left = accountant.rho - degrees.rho * questions - (bound.rho if bound else 0)

@@ -224,6 +224,8 @@ def _column(factor: Factor, size: int, code: int | None) -> list[int]:
         return [int(at <= i) for i in range(size)]
     if factor.kind == "ranges":
         return [int(low <= at <= high) for low in range(size) for high in range(low, size)]
+    if factor.kind == "rows":
+        return [int(row[at]) for row in factor.matrix(size)]
     return [factor.row[at]]
 
 

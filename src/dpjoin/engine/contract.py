@@ -355,7 +355,7 @@ def apply_kronecker(group: Kronecker, marginal: Exact, *, join_size: int) -> Exa
     """The group's answers from the marginal over its scope, in the order of the scope."""
     bound = join_size
     for factor in group.factors:
-        bound *= max([1, *map(abs, factor.row)])
+        bound *= factor.largest
     answers = fit(marginal, bound).reshape(group.shape)
     for axis, factor in enumerate(group.factors):
         if factor.kind == "prefixes":
@@ -369,7 +369,19 @@ def apply_kronecker(group: Kronecker, marginal: Exact, *, join_size: int) -> Exa
             # Weights may be wider than int64 too; then the bound has made everything Python integers.
             row = np.array(factor.row, dtype=answers.dtype)
             answers = np.expand_dims(np.tensordot(row, answers, axes=(0, axis)), axis)
+        elif factor.kind == "rows":
+            answers = np.moveaxis(_times_rows(factor.matrix(group.shape[axis]), answers, axis, bound), 0, axis)
     return answers.reshape(-1)
+
+
+def _times_rows(rows: IntArray, answers: Exact, axis: int, bound: int) -> Exact:
+    """rows x answers along an axis, which comes first then. `bound` is above every sum of absolute values."""
+    if bound < FLOAT_LIMIT and answers.dtype != object:
+        # Every partial sum is a whole number below 2^53, so float64 is exact, and much faster.
+        with one_thread():
+            product = np.tensordot(rows.astype(np.float64), answers.astype(np.float64), axes=(1, axis))
+        return np.rint(product).astype(np.int64)
+    return np.asarray(np.tensordot(rows.astype(answers.dtype), answers, axes=(1, axis)))
 
 
 def _largest(weights: IntArray) -> int:

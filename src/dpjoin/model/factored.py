@@ -15,16 +15,22 @@ from functools import cached_property
 import numpy as np
 
 from dpjoin.model.fit import (
+    CLOSE,
     DEAR_CELLS,
+    FEW_CELLS,
     PRIOR_PSEUDO,
     PRIOR_RANGE,
     PRIOR_START,
+    SINGLE_CELLS,
     SINGLE_PSEUDO,
     SINGLE_START,
     Evidence,
+    Posterior,
+    tolerances,
 )
-from dpjoin.model.junction import Calibrated, IntArray, JunctionTree, Scope
-from dpjoin.model.model import MEMBERS, Model
+from dpjoin.model.junction import Calibrated, IntArray, JunctionTree, Passes, Scope
+from dpjoin.model.lbfgs import Pairs
+from dpjoin.model.model import MEMBER_STEPS, MEMBERS, Model
 from dpjoin.model.terms import FloatArray
 from dpjoin.workload import Group, Kronecker
 
@@ -38,6 +44,10 @@ class FactoredFit:
     potentials: FloatArray
     tau: FloatArray
     """One per clique."""
+    sums: Passes
+    """Room for its sums, shared by all fits that come from one."""
+    seen: Pairs = ()
+    """How the objective bends, as far as the optimiser has seen."""
 
     @cached_property
     def calibrated(self) -> Calibrated:
@@ -51,39 +61,26 @@ class FactoredFit:
     @cached_property
     def curvature(self) -> FloatArray:
         """How fast each clique cell's own count moves with its own potential: total * Var(indicator)."""
-        mean = self.calibrated.clique_marginals()
+        mean = self.sums.means(self.potentials)
         return np.maximum(self.total * mean * (1.0 - mean), 0.0)
 
 
 def start(tree: JunctionTree, total: float) -> FactoredFit:
     """The uniform distribution, before anything is measured."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in tree.cliques])
-    return FactoredFit(tree, total, np.zeros(tree.size), tau)
+    sums = Passes(tree, np.float32 if tree.cells > SINGLE_CELLS else np.float64)
+    return FactoredFit(tree, total, np.zeros(tree.size), tau, sums)
 
 
-def maximise(fit: FactoredFit, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None) -> FactoredFit:
+def maximise(
+    fit: FactoredFit, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
+) -> FactoredFit:
     """The most probable potentials for the given prior widths, from where `fit` stands; see `fit.maximise`."""
-    from scipy.optimize import minimize
-
-    tree, total = fit.tree, fit.total
-    prior = 1.0 / fit.tau_each**2
-    centre = np.zeros(tree.size) if prior_mean is None else prior_mean
-    # The same units, and below the same stopping rule, as in the dense fit.
-    width = 1.0 / np.sqrt(fit.curvature**2 * evidence.precision + prior)
-
-    def objective(scaled: FloatArray) -> tuple[float, FloatArray]:
-        potentials = scaled * width
-        now = tree.calibrate(tree.split(potentials))
-        miss = total * now.clique_marginals() - evidence.noisy
-        pull = miss * evidence.precision
-        away = potentials - centre
-        # The derivative of the marginals is a covariance, so its transpose times the pull is a tangent.
-        gradient = total * now.tangent(tree.split(pull)) + prior * away
-        return 0.5 * float(miss @ pull + away @ (prior * away)), gradient * width
-
-    options = {"maxiter": steps, "maxcor": 20, "ftol": 1e-5, "gtol": 1e-2}
-    found = minimize(objective, fit.potentials / width, jac=True, method="L-BFGS-B", options=options)
-    return replace(fit, potentials=found.x * width)
+    posterior = Posterior(fit.total, evidence, 1.0 / fit.tau_each**2, prior_mean)
+    potentials, seen = posterior.descended(
+        fit.sums, fit.potentials, fit.curvature, fit.seen, steps=steps, tolerance=tolerance
+    )
+    return replace(fit, potentials=potentials, seen=seen)
 
 
 def relearn_prior(fit: FactoredFit, evidence: Evidence) -> FactoredFit:
@@ -100,11 +97,10 @@ def relearn_prior(fit: FactoredFit, evidence: Evidence) -> FactoredFit:
 
 def learn(fit: FactoredFit, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> FactoredFit:
     """Alternate between the potentials and the prior widths; less often where a step is dear."""
-    if fit.tree.cells > DEAR_CELLS:
-        rounds, steps = 2, steps // 2
+    first, last = tolerances(fit.tree.cells)
     for _ in range(rounds - 1):
-        fit = relearn_prior(maximise(fit, evidence, steps=steps), evidence)
-    return maximise(fit, evidence, steps=2 * steps)
+        fit = relearn_prior(maximise(fit, evidence, steps=steps, tolerance=first), evidence)
+    return maximise(fit, evidence, steps=2 * steps, tolerance=last)
 
 
 def posterior_width(fit: FactoredFit, evidence: Evidence, extra_precision: FloatArray | None = None) -> FloatArray:
@@ -124,6 +120,8 @@ def plausible(
 ) -> tuple[tuple[FloatArray, float], ...]:
     """Potentials drawn from about the posterior, in the same order of draws as `model.plausible`."""
     rng = np.random.default_rng(seed)
+    if fit.tree.cells > FEW_CELLS:
+        steps = min(steps, MEMBER_STEPS)
     if fit.tree.cells > DEAR_CELLS:
         members //= 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)

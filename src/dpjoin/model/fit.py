@@ -11,10 +11,13 @@ same noisy measurements (evidence maximisation), so nothing needs tuning. All of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from dpjoin.model.terms import FloatArray, Terms
+from dpjoin.model.lbfgs import Pairs, minimise
+from dpjoin.model.terms import FloatArray, RealArray, Terms
 
 PRIOR_START = 0.4
 """Where each group's tau starts. Log-odds interactions in tabular data are mostly below one."""
@@ -22,9 +25,18 @@ PRIOR_PSEUDO = (0.5, 0.1)
 """(weight in effective potentials, tau) of the pseudo-observation that keeps an empty group's tau finite."""
 PRIOR_RANGE = (0.02, 4.0)
 DEAR_CELLS = 2**19
-"""Above this many cells a step takes a tenth of a second and more, so fewer are taken."""
+"""Above this many cells a step takes several milliseconds, so error bars come from fewer members."""
 DEAR_TERMS = 2**14
 """Likewise with this many potentials: there the optimiser's own bookkeeping takes half of the time."""
+SINGLE_CELLS = 2**14
+"""Above this many cells a fit sums in single precision: probabilities come out to about 1e-6. What is fitted is double,
+and so are answers."""
+CLOSE, LOOSE = 1e-5, 1e-2
+"""A search ends where steps gain less than this share of the objective. That is a log-probability, about half a unit
+for each term in the end, so the first is far below what noise can tell, and the second still a hundredth of it."""
+FEW_CELLS = 2**17
+"""Above so many cells a step takes milliseconds, and a loose search, then a closer one, will do. (Few steps will not:
+with 100 times the rows of benchmarks/large.py on 10^6 cells 8 at a time left errors eight times as large.)"""
 SINGLE_START, SINGLE_PSEUDO = 1.5, (1.0, 1.5)
 """The same for one-way terms, whose log-odds are larger."""
 
@@ -50,6 +62,56 @@ class Evidence:
         return Evidence(values, precision)
 
 
+class Sums(Protocol):
+    """Sums over all cells, for one vector of potentials after the other."""
+
+    def means(self, potentials: FloatArray) -> FloatArray:
+        """What each term is on average: for a clique cell, its probability."""
+        ...
+
+    def covariances(self, direction: FloatArray) -> FloatArray:
+        """At the potentials of the last call of `means`: how fast the means move when potentials move like this."""
+        ...
+
+
+class DenseSums:
+    """Sums over a table of cells that is written down, in room that is used again and again."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        single = terms.domain.cells > SINGLE_CELLS and not terms.products
+        self._designs = terms.designs(np.float32 if single else np.float64)
+        shape = (terms.domain.rows, terms.domain.columns)
+        self._table: RealArray = np.empty(shape, np.float32 if single else np.float64)
+        self._slope = np.empty_like(self._table)
+        self._mass = 1.0
+        self._at: FloatArray | None = None
+        self._mean = np.zeros(0)
+
+    def means(self, potentials: FloatArray) -> FloatArray:
+        """See `Sums`. Asked twice at the same place, it works them out once."""
+        if self._at is not None and np.array_equal(potentials, self._at):
+            return self._mean
+        table = self._table
+        self.terms.logits_by(self._designs, potentials, table)
+        if self.terms.outside is not None:
+            np.copyto(table, -np.inf, where=self.terms.outside)
+        table -= table.max()
+        np.exp(table, out=table)
+        self._mass = float(table.sum())
+        self._mean = self.terms.answers_by(self._designs, table) / self._mass
+        self._at = potentials.copy()
+        return self._mean
+
+    def covariances(self, direction: FloatArray) -> FloatArray:
+        """See `Sums`."""
+        self.terms.logits_by(self._designs, direction, self._slope)
+        self._slope *= self._table
+        return (
+            self.terms.answers_by(self._designs, self._slope) / self._mass - float(direction @ self._mean) * self._mean
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fitted model: potentials and the prior widths they were fitted with."""
@@ -59,10 +121,22 @@ class Fit:
     potentials: FloatArray
     tau: FloatArray
     """One per term group."""
+    sums: DenseSums
+    """Room for its sums, shared by all fits that come from one."""
+    seen: Pairs = ()
+    """How the objective bends, as far as the optimiser has seen."""
 
     @property
     def table(self) -> FloatArray:
         return table_of(self.terms, self.potentials, self.total)
+
+    @cached_property
+    def curvature(self) -> FloatArray:
+        """How fast each term's own total moves with its own potential."""
+        if self.terms.products:
+            return self.terms.curvature(self.table)
+        mean = self.sums.means(self.potentials)
+        return np.maximum(self.total * mean * (1.0 - mean), 0.0)
 
     @property
     def tau_each(self) -> FloatArray:
@@ -80,7 +154,8 @@ def table_of(terms: Terms, potentials: FloatArray, total: float) -> FloatArray:
     if terms.outside is not None:
         # Before the maximum is taken: a large logit out there must not push the ones inside to zero.
         np.copyto(logits, -np.inf, where=terms.outside)
-    table: FloatArray = np.exp(logits - logits.max())
+    logits -= logits.max()
+    table: FloatArray = np.exp(logits, out=logits)
     table *= total / table.sum()
     return table
 
@@ -88,42 +163,60 @@ def table_of(terms: Terms, potentials: FloatArray, total: float) -> FloatArray:
 def start(terms: Terms, total: float) -> Fit:
     """The uniform distribution (on the support), before anything is measured."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * len(terms.products))
-    return Fit(terms, total, np.zeros(terms.size), tau)
+    return Fit(terms, total, np.zeros(terms.size), tau, DenseSums(terms))
 
 
-def maximise(fit: Fit, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None) -> Fit:
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What is to be minimised: how far off measurements and prior are."""
+
+    total: float
+    evidence: Evidence
+    prior: FloatArray
+    """1 / tau² of each potential."""
+    centre: FloatArray | None = None
+    """Where the prior has its mean; None: at zero."""
+
+    def descended(
+        self, sums: Sums, start: FloatArray, curvature: FloatArray, seen: Pairs, *, steps: int, tolerance: float
+    ) -> tuple[FloatArray, Pairs]:
+        """Better potentials, and pairs of steps and slopes (without the prior's) that say how the objective bends."""
+        evidence, prior = self.evidence, self.prior
+        # Potentials are measured in units of their posterior width: this is what makes few steps enough.
+        width = 1.0 / np.sqrt(curvature**2 * evidence.precision + prior)
+
+        def objective(scaled: FloatArray) -> tuple[float, FloatArray]:
+            potentials = scaled * width
+            miss = self.total * sums.means(potentials) - evidence.noisy
+            pull = miss * evidence.precision
+            away = potentials if self.centre is None else potentials - self.centre
+            gradient = self.total * sums.covariances(pull) + prior * away
+            return 0.5 * float(miss @ pull + away @ (prior * away)), gradient * width
+
+        remembered = 8 if len(start) > DEAR_TERMS else 20
+        pairs = tuple((step / width, width * (change + prior * step)) for step, change in seen)
+        found = minimise(
+            objective, start / width, steps=steps, remembered=remembered, pairs=pairs, value_tolerance=tolerance
+        )
+        seen = tuple((step * width, change / width - prior * step * width) for step, change in found.pairs)
+        return found.x * width, seen
+
+
+def maximise(
+    fit: Fit, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
+) -> Fit:
     """The most probable potentials for the given prior widths, from where `fit` stands."""
-    from scipy.optimize import minimize
-
-    terms, total = fit.terms, fit.total
-    prior = 1.0 / fit.tau_each**2
-    centre = np.zeros(terms.size) if prior_mean is None else prior_mean
-    # Potentials are measured in units of their posterior width: this is what makes few steps enough.
-    width = 1.0 / np.sqrt(terms.curvature(fit.table) ** 2 * evidence.precision + prior)
-
-    def objective(scaled: FloatArray) -> tuple[float, FloatArray]:
-        potentials = scaled * width
-        table = table_of(terms, potentials, total)
-        miss = terms.answers(table) - evidence.noisy
-        pull = miss * evidence.precision
-        slope = terms.logits(pull)
-        slope -= float((table * slope).sum()) / total
-        slope *= table
-        away = potentials - centre
-        gradient = terms.answers(slope) + prior * away
-        return 0.5 * float(miss @ pull + away @ (prior * away)), gradient * width
-
-    # The objective is a log-probability: a relative change of 1e-5 is far below what the noise can tell.
-    remembered = 8 if terms.size > DEAR_TERMS else 20
-    options = {"maxiter": steps, "maxcor": remembered, "ftol": 1e-5, "gtol": 1e-2}
-    found = minimize(objective, fit.potentials / width, jac=True, method="L-BFGS-B", options=options)
-    return replace(fit, potentials=found.x * width)
+    posterior = Posterior(fit.total, evidence, 1.0 / fit.tau_each**2, prior_mean)
+    potentials, seen = posterior.descended(
+        fit.sums, fit.potentials, fit.curvature, fit.seen, steps=steps, tolerance=tolerance
+    )
+    return replace(fit, potentials=potentials, seen=seen)
 
 
 def relearn_prior(fit: Fit, evidence: Evidence) -> Fit:
     """One step of evidence maximisation: tau² = |potentials|² / (number of potentials the data determine)."""
     terms = fit.terms
-    known = terms.curvature(fit.table) ** 2 * evidence.precision
+    known = fit.curvature**2 * evidence.precision
     share = known / (known + 1.0 / fit.tau_each**2)
     tau = fit.tau.copy()
     for g, where in enumerate(terms.slices):
@@ -136,15 +229,19 @@ def relearn_prior(fit: Fit, evidence: Evidence) -> Fit:
 
 def learn(fit: Fit, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> Fit:
     """Alternate between the potentials and the prior widths; less often where a step is dear."""
-    if fit.terms.domain.cells > DEAR_CELLS:
-        rounds, steps = 2, steps // 2
+    first, last = tolerances(fit.terms.domain.cells)
     for _ in range(rounds - 1):
-        fit = relearn_prior(maximise(fit, evidence, steps=steps), evidence)
-    return maximise(fit, evidence, steps=2 * steps)
+        fit = relearn_prior(maximise(fit, evidence, steps=steps, tolerance=first), evidence)
+    return maximise(fit, evidence, steps=2 * steps, tolerance=last)
+
+
+def tolerances(cells: int) -> tuple[float, float]:
+    """Of searches before prior widths are learnt anew, and of the last one."""
+    return (LOOSE, LOOSE / 4) if cells > FEW_CELLS else (CLOSE, CLOSE)
 
 
 def posterior_width(fit: Fit, evidence: Evidence, extra_precision: FloatArray | None = None) -> FloatArray:
     """About how uncertain each term's total is, in counts, now or after `extra_precision` more."""
-    curvature = fit.terms.curvature(fit.table)
+    curvature = fit.curvature
     precision = evidence.precision if extra_precision is None else evidence.precision + extra_precision
     return curvature / np.sqrt(curvature**2 * precision + 1.0 / fit.tau_each**2)

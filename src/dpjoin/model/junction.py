@@ -16,11 +16,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from dpjoin.model.terms import (
+    SPARSE_ENTRIES,
+    SPARSE_SIDE_ENTRIES,
+    Designs,
+    Domain,
+    DType,
+    FloatArray,
+    RealArray,
+    axis_sum,
+)
+
 IntArray = NDArray[np.int64]
 Scope = tuple[str, ...]
 
@@ -98,37 +109,17 @@ class JunctionTree:
             )
 
     def calibrate(self, potentials: Sequence[FloatArray], *, most: int = MOST_CELLS) -> Calibrated:
-        """The distribution proportional to exp(sum of the potentials), from one array per clique.
-
-        Upwards in logarithms, with the largest taken out for each separator cell, so nothing overflows; what comes
-        down again are probabilities.
-        """
+        """The distribution proportional to exp(sum of the potentials), from one array per clique."""
         self.check(most)
         if len(potentials) != len(self.cliques):
             raise ValueError(f"arrays of potentials ({len(potentials)}) must be {len(self.cliques)}, one per clique")
-        given: list[FloatArray] = []
-        upwards: list[FloatArray] = [np.zeros(0)] * len(self.bags)
-        for b, logits in self.gathered(potentials, upwards):
-            table = logits.reshape(self.plan[b].matrix)
-            top = table.max(axis=1)
-            table -= top[:, None]
-            np.exp(table, out=table)
-            mass = table.sum(axis=1)
-            table /= mass[:, None]
-            upwards[b] = top + np.log(mass)
-            given.append(table)
-        given.reverse()
-        log_partition = float(upwards[0][0])
+        passes = Passes(self, np.float64)
+        log_partition = passes.up(np.concatenate([np.zeros(0), *(np.reshape(p, -1) for p in potentials)]))
         if not math.isfinite(log_partition):
             raise ValueError(f"the potentials' log-partition ({log_partition}) must be finite; so must all potentials")
-        marginals: list[FloatArray] = []
-        sums = self.unknown_sums()
-        for b, (plan, conditional) in enumerate(zip(self.plan, given, strict=True)):
-            if b:
-                conditional = sums[len(self.cliques) + b].reshape(-1, 1) * conditional
-            marginals.append(conditional.reshape(plan.shape))
-            _fold(plan.folds, marginals[b], sums)
-        of_cliques = self.flat(sums)
+        given: list[FloatArray] = [passes.given(b) for b in range(len(self.bags))]
+        of_cliques = passes.down()
+        marginals: list[FloatArray] = [passes.marginal(b) for b in range(len(self.bags))]
         for table in (*given, *marginals, of_cliques):
             table.setflags(write=False)  # answers may be views of these
         return Calibrated(self, log_partition, tuple(given), tuple(marginals), of_cliques)
@@ -136,112 +127,228 @@ class JunctionTree:
     def _cells(self, scope: Scope) -> int:
         return math.prod(self.sizes[a] for a in scope)
 
-    def gathered(self, potentials: Sequence[FloatArray], upwards: list[FloatArray]) -> Iterable[tuple[int, FloatArray]]:
-        """From the leaves up: each bag, and the sum of its potentials and of what its children sent by then."""
-        for b in reversed(range(len(self.bags))):
-            total = _unfold(self.plan[b].folds, potentials, upwards, len(self.cliques))
-            if total.shape != self.plan[b].shape:
-                total = np.broadcast_to(total, self.plan[b].shape).copy()
-            yield b, total
-
-    def unknown_sums(self) -> list[FloatArray]:
-        """Room for the marginals of all cliques, then for what each bag shares with its parent."""
-        return [np.zeros(0)] * (len(self.cliques) + len(self.bags))
-
-    def flat(self, sums: Sequence[FloatArray]) -> FloatArray:
-        """The cliques' marginals as one flat vector."""
-        parts = [sums[i].reshape(-1) for i in range(len(self.cliques))]
-        return np.concatenate(parts) if parts else np.zeros(0)
-
     @cached_property
     def plan(self) -> tuple[_Bag, ...]:
         """Every shape and axis that a pass needs, worked out once."""
-        inside: list[dict[int, Scope]] = [{} for _ in self.bags]
+        inside: list[list[int]] = [[] for _ in self.bags]
         for i, clique in enumerate(self.cliques):
             home = self.home(clique)
             assert home is not None, "every clique lies in a bag"
-            inside[home][i] = clique
+            inside[home].append(i)
+        children: list[list[int]] = [[] for _ in self.bags]
         for c, parent in enumerate(self.parents):
             if parent >= 0:
-                inside[parent][len(self.cliques) + c] = self.bags[c][: self.shared[c]]
-        plans = []
-        for b, bag in enumerate(self.bags):
-            shape = tuple(self.sizes[a] for a in bag)
-            matrix = (math.prod(shape[: self.shared[b]]), math.prod(shape[self.shared[b] :]))
-            children = tuple(c for c, parent in enumerate(self.parents) if parent == b)
-            plans.append(_Bag(shape, matrix, children, _folds(self.sizes, bag, inside[b])))
-        return tuple(plans)
+                children[parent].append(c)
+        return tuple(self._planned(b, inside[b], children[b]) for b in range(len(self.bags)))
+
+    def _planned(self, b: int, inside: Sequence[int], children: Sequence[int]) -> _Bag:
+        bag, shared = self.bags[b], self.shared[b]
+        laid = bag[shared:] + bag[:shared]
+        cut = min(range(len(laid) + 1), key=lambda i: self._cells(laid[:i]) + self._cells(laid[i:]))
+        domain = Domain(laid[:cut], laid[cut:], self.sizes)
+        # Designs hold a set of attributes once: of cliques that are alike, the first.
+        different = {frozenset(self.cliques[i]): i for i in reversed(inside)}.values()
+        by_design = [i for i in inside if i in different and _fits_designs(domain, self.cliques[i])]
+        places = [np.arange(self.slices[i].start, self.slices[i].stop) for i in by_design]
+        return _Bag(
+            shape=tuple(self.sizes[a] for a in bag),
+            laid=tuple(self.sizes[a] for a in laid),
+            order=tuple(laid.index(a) for a in bag),
+            shared=shared,
+            children=tuple(children),
+            domain=domain,
+            by_design=tuple(self.cliques[i] for i in by_design),
+            places=np.concatenate([np.zeros(0, dtype=np.int64), *places]),
+            cliques=tuple((self.slices[i], _within(laid, self.cliques[i])) for i in inside if i not in by_design),
+            separators=tuple((c, _within(laid, self.bags[c][: self.shared[c]])) for c in children),
+        )
+
+    @cached_property
+    def _designs(self) -> dict[DType, list[Designs]]:
+        return {}
+
+    def designs(self, dtype: DType) -> list[Designs]:
+        """The designs of all bags, made when they are first needed."""
+        if dtype not in self._designs:
+            self._designs[dtype] = [Designs.build(bag.domain, bag.by_design, dtype) for bag in self.plan]
+        return self._designs[dtype]
+
+
+WIDEST_DESIGN = 32
+"""A clique of more cells than this on the right of its bag is added cell by cell: a product would do needless work."""
+
+
+def _fits_designs(domain: Domain, clique: Scope) -> bool:
+    """Whether a clique is quicker as one of many in a matrix product than by itself."""
+    left, right = (math.prod(domain.sizes[a] for a in side if a in clique) for side in (domain.left, domain.right))
+    if left == 1 or right == 1:
+        return max(domain.rows * left, domain.columns * right) <= SPARSE_SIDE_ENTRIES
+    return right <= WIDEST_DESIGN and max(domain.rows * left, domain.columns * right) <= SPARSE_ENTRIES
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Bag:
-    """What a pass needs to know of one bag."""
+    """What a pass needs to know of one bag.
 
-    shape: tuple[int, ...]
-    matrix: tuple[int, int]
-    """Cells of the separator by cells of the rest."""
-    children: tuple[int, ...]
-    folds: _Folds
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Folds:
-    """How to get from a table to many of its marginals, one axis at a time: those without an axis share its sum.
-
-    Ten pairs of five attributes take three passes over the table instead of ten. The same way back adds up what
-    the marginals' cells say.
+    Within a pass the axes that it shares with its parent come last: sums over the others then run along memory.
     """
 
     shape: tuple[int, ...]
-    here: tuple[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
-    """The marginals that have all axes: number, own shape, order of axes to it and from it."""
-    below: tuple[tuple[int, _Folds], ...]
-    """By the axis that is summed over."""
+    laid: tuple[int, ...]
+    """The shape within a pass."""
+    order: tuple[int, ...]
+    """From there, the axes in the order of the bag."""
+    shared: int
+    children: tuple[int, ...]
+    domain: Domain
+    """The cells as a matrix, for the cliques that are taken by designs."""
+    by_design: tuple[Scope, ...]
+    places: IntArray
+    """Where their potentials are, among all."""
+    cliques: tuple[tuple[slice, _Within], ...]
+    """The other cliques: where their potentials are, and their axes."""
+    separators: tuple[tuple[int, _Within], ...]
+    """What is shared with each child."""
 
 
-def _folds(sizes: Mapping[str, int], axes: Scope, scopes: Mapping[int, Scope]) -> _Folds:
-    here = []
-    for number, scope in scopes.items():
-        if len(scope) == len(axes):
-            to, back = tuple(axes.index(a) for a in scope), tuple(scope.index(a) for a in axes)
-            here.append((number, tuple(sizes[a] for a in scope), to, back))
-    waiting = {number: scope for number, scope in scopes.items() if len(scope) < len(axes)}
-    below = []
-    while waiting:
-        # The first axis that most can do without: sums over early axes are the fastest.
-        best = max(axes, key=lambda a: sum(a not in scope for scope in waiting.values()))
-        without = {number: scope for number, scope in waiting.items() if best not in scope}
-        below.append((axes.index(best), _folds(sizes, tuple(a for a in axes if a != best), without)))
-        waiting = {number: scope for number, scope in waiting.items() if number not in without}
-    return _Folds(tuple(sizes[a] for a in axes), tuple(here), tuple(below))
+@dataclass(frozen=True, eq=False, slots=True)
+class _Within:
+    """Some axes of a table, in an order of their own."""
+
+    dropped: tuple[int, ...]
+    """The table's other axes, the first first."""
+    to: tuple[int, ...]
+    """How to put what is left into the own order."""
+    back: tuple[int, ...]
+    """And back."""
+
+    def marginal(self, table: RealArray) -> RealArray:
+        """The table summed over all other axes."""
+        for n, axis in enumerate(self.dropped):
+            table = axis_sum(table, axis - n)
+        return table.transpose(self.to)
+
+    def spread(self, values: RealArray, shape: tuple[int, ...]) -> RealArray:
+        """Values by the own axes, to be added to a table of this shape."""
+        kept = [n for axis, n in enumerate(shape) if axis not in self.dropped]
+        values = values.reshape([kept[i] for i in self.to]).transpose(self.back)
+        return values.reshape([1 if axis in self.dropped else n for axis, n in enumerate(shape)])
 
 
-def _fold(folds: _Folds, table: FloatArray, sums: list[FloatArray]) -> None:
-    """Write down the marginals of a table."""
-    for number, _, order, _ in folds.here:
-        sums[number] = table.transpose(order)
-    for axis, further in folds.below:
-        _fold(further, table.sum(axis=axis), sums)
+def _within(axes: Scope, scope: Scope) -> _Within:
+    kept = [a for a in axes if a in scope]
+    dropped = tuple(i for i, a in enumerate(axes) if a not in scope)
+    return _Within(dropped, tuple(kept.index(a) for a in scope), tuple(scope.index(a) for a in kept))
 
 
-def _unfold(folds: _Folds, potentials: Sequence[FloatArray], upwards: Sequence[FloatArray], cliques: int) -> FloatArray:
-    """At each cell, the sum of what the cliques and the children say there; axes may have length one."""
-    parts = []
-    for number, shape, _, back in folds.here:
-        given = potentials[number] if number < cliques else upwards[number - cliques]
-        parts.append(given.reshape(shape).transpose(back))
-    for axis, further in folds.below:
-        inner = _unfold(further, potentials, upwards, cliques)
-        parts.append(inner[(slice(None),) * axis + (None,)])
-    if len(parts) < 2:
-        return parts[0].copy() if parts else np.zeros((1,) * len(folds.shape))
-    total: FloatArray = parts[0] + parts[1]
-    for part in parts[2:]:
-        if total.shape == folds.shape:
-            total += part
-        else:
-            total = total + part
-    return total
+class Passes:
+    """Room for passes up and down a tree, for one distribution after the other, in double or in single precision.
+
+    `up` leaves exp(what the bag and all below it say) in each table, the largest of each separator cell taken out, so
+    that nothing overflows; `down` makes probabilities of them. Not for two threads at once.
+    """
+
+    def __init__(self, tree: JunctionTree, dtype: DType) -> None:
+        self.tree = tree
+        self.dtype = dtype
+        self._designs = tree.designs(dtype)
+        self._tables: list[RealArray] = [np.empty(bag.laid, dtype) for bag in tree.plan]
+        self._slopes: list[RealArray] = []
+        none: RealArray = np.zeros(0, dtype)
+        self._mass, self._passed = [none] * len(tree.bags), [none] * len(tree.bags)
+        self._at: FloatArray | None = None
+        self._mean = np.zeros(0)
+
+    def means(self, potentials: FloatArray) -> FloatArray:
+        """P(clique) of every clique, as one flat vector, from potentials alike."""
+        if self._at is None or not np.array_equal(potentials, self._at):
+            self.up(potentials)
+            self._mean = self.down()
+            self._at = potentials.copy()
+        return self._mean
+
+    def up(self, potentials: FloatArray) -> float:
+        """From the leaves to the root; the logarithm of the sum over all cells."""
+        upwards: list[RealArray] = [np.zeros(0, self.dtype)] * len(self.tree.bags)
+        for b in reversed(range(len(self.tree.bags))):
+            table = self._tables[b]
+            self._gather(b, potentials, upwards, table)
+            top = self._over_rest(np.maximum, b, table)
+            table -= top
+            np.exp(table, out=table)
+            self._mass[b] = self._over_rest(np.add, b, table)
+            upwards[b] = top + np.log(self._mass[b])
+        return float(upwards[0])
+
+    def given(self, bag: int) -> Any:
+        """After `up`: P(the rest | the separator) as a matrix, separator by rest."""
+        table = self._tables[bag] / self._mass[bag]
+        return table.reshape(-1, self._mass[bag].size).T
+
+    def down(self) -> FloatArray:
+        """After `up`, from the root to the leaves: P(clique) of every clique."""
+        out = np.empty(self.tree.size)
+        passed: list[RealArray] = [np.ones((), self.dtype)] * len(self.tree.bags)
+        for b, table in enumerate(self._tables):
+            table *= passed[b] / self._mass[b]
+            self._scatter(b, table, passed, out)
+        self._passed = passed
+        return out
+
+    def marginal(self, bag: int) -> Any:
+        """After `down`: P(bag), one axis per attribute."""
+        return self._tables[bag].transpose(self.tree.plan[bag].order)
+
+    def covariances(self, direction: FloatArray) -> FloatArray:
+        """After `down`: how fast the clique marginals move when the potentials move in a direction; flat.
+
+        This is Cov(the clique's indicators, sum of the direction over all cliques), worked out by differentiating
+        both passes. The covariance is symmetric, so the same call also gives the gradient of a fit.
+        """
+        if not self._slopes:
+            self._slopes = [np.empty_like(table) for table in self._tables]
+        upwards: list[RealArray] = [np.zeros(0, self.dtype)] * len(self.tree.bags)
+        for b in reversed(range(len(self.tree.bags))):
+            slope = self._slopes[b]
+            self._gather(b, direction, upwards, slope)
+            mean = self._over_rest(np.add, b, slope * self._tables[b])
+            # Where the separator is empty nothing moves.
+            upwards[b] = np.divide(mean, self._passed[b], out=np.zeros_like(mean), where=self._passed[b] > 0)
+        out = np.empty(self.tree.size)
+        passed: list[RealArray] = [np.zeros((), self.dtype)] * len(self.tree.bags)
+        for b, slope in enumerate(self._slopes):
+            here = self._passed[b]
+            slope += np.divide(passed[b], here, out=np.zeros_like(here), where=here > 0) - upwards[b]
+            slope *= self._tables[b]
+            self._scatter(b, slope, passed, out)
+        return out
+
+    def _gather(self, b: int, potentials: FloatArray, upwards: Sequence[RealArray], out: RealArray) -> None:
+        """Write the sum of a bag's potentials, and of what its children sent, to a table."""
+        bag = self.tree.plan[b]
+        self._designs[b].logits(potentials[bag.places], out.reshape(bag.domain.rows, bag.domain.columns))
+        for where, within in bag.cliques:
+            out += within.spread(potentials[where].astype(self.dtype, copy=False), bag.laid)
+        for child, within in bag.separators:
+            out += within.spread(upwards[child], bag.laid)
+
+    def _scatter(self, b: int, table: RealArray, passed: list[RealArray], out: FloatArray) -> None:
+        """Write down a table's marginals of cliques and of what its children share."""
+        bag = self.tree.plan[b]
+        out[bag.places] = self._designs[b].marginals(table.reshape(bag.domain.rows, bag.domain.columns))
+        for where, within in bag.cliques:
+            out[where] = within.marginal(table).reshape(-1)
+        for child, within in bag.separators:
+            passed[child] = within.marginal(table)
+
+    def _over_rest(self, what: np.ufunc, b: int, table: RealArray) -> RealArray:
+        """Reduce to the axes that are shared with the parent, one axis after the other, always along memory."""
+        shared = self.tree.shared[b]
+        if not shared:
+            return np.asarray(what.reduce(table.reshape(-1)))
+        while table.ndim > shared:
+            table = what.reduce(table, axis=0)
+        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,41 +367,8 @@ class Calibrated:
     """For each bag, P(rest | separator) as a matrix."""
     marginals: tuple[FloatArray, ...]
     """For each bag, P(bag), one axis per attribute."""
-    of_cliques: FloatArray | None = None
+    of_cliques: FloatArray
     """P(clique) of every clique, as one flat vector."""
-
-    def clique_marginals(self) -> FloatArray:
-        """P(clique) of every clique, as one flat vector in the order of the potentials."""
-        if self.of_cliques is not None:
-            return self.of_cliques
-        sums = self.tree.unknown_sums()
-        for plan, table in zip(self.tree.plan, self.marginals, strict=True):
-            _fold(plan.folds, table, sums)
-        return self.tree.flat(sums)
-
-    def tangent(self, direction: Sequence[FloatArray]) -> FloatArray:
-        """How fast the clique marginals move when the potentials move in a direction; flat, exact.
-
-        This is Cov(the clique's indicators, sum of the direction over all cliques), worked out by differentiating
-        both passes. The covariance is symmetric, so the same call also gives the gradient of a fit.
-        """
-        tree = self.tree
-        slopes: list[FloatArray] = []
-        upwards: list[FloatArray] = [np.zeros(0)] * len(tree.bags)
-        for b, slope in tree.gathered(direction, upwards):
-            table = slope.reshape(tree.plan[b].matrix)
-            upwards[b] = np.einsum("sr,sr->s", self.given[b], table)
-            table -= upwards[b][:, None]
-            slopes.append(table)
-        slopes.reverse()
-        sums = tree.unknown_sums()
-        for b, plan in enumerate(tree.plan):
-            change = slopes[b]
-            change *= self.marginals[b].reshape(plan.matrix)
-            if b:
-                change += sums[len(tree.cliques) + b].reshape(-1, 1) * self.given[b]
-            _fold(plan.folds, change.reshape(plan.shape), sums)
-        return tree.flat(sums)
 
     def marginal(self, scope: Sequence[str]) -> FloatArray:
         """P(scope), axes in the order of `scope`, whether or not one bag holds it; not to be written to.
@@ -306,7 +380,7 @@ class Calibrated:
         if unknown or len(set(wanted)) < len(wanted):
             raise ValueError(f"a scope {wanted} must be different attributes of the tree: {', '.join(self.tree.sizes)}")
         clique = self.tree.places.get(wanted)
-        if clique is not None and self.of_cliques is not None:
+        if clique is not None:
             return self.of_cliques[self.tree.slices[clique]].reshape([self.tree.sizes[a] for a in wanted])
         home = self.tree.home(wanted)
         if home is not None:

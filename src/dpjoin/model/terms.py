@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,10 @@ from numpy.typing import NDArray
 from dpjoin.workload import WEIGHT_BITS, Products
 
 FloatArray = NDArray[np.float64]
+Real = TypeVar("Real", bound=np.floating[Any])
+RealArray = NDArray[np.floating[Any]]
+"""In double precision, or within a fit in single."""
+DType = type[np.float32] | type[np.float64]
 BoolArray = NDArray[np.bool_]
 
 
@@ -62,8 +66,9 @@ class Domain:
     def marginal(self, table: FloatArray, scope: Sequence[str]) -> FloatArray:
         """The marginal of a table of cells, axes in the order of `scope`."""
         kept = [a for a in self.attributes if a in scope]
-        dropped = tuple(i for i, a in enumerate(self.attributes) if a not in scope)
-        summed = table.reshape(self.shape).sum(axis=dropped)
+        summed = table.reshape(self.shape)
+        for i in [i for i, a in enumerate(self.attributes) if a not in scope]:
+            summed = axis_sum(summed, i + summed.ndim - len(self.attributes))
         return np.transpose(summed, [kept.index(a) for a in scope])
 
     @classmethod
@@ -88,6 +93,22 @@ class Domain:
         return cls(tuple(names[:cut]), tuple(names[cut:]), dict(sizes))
 
 
+SHORT_RUN = 32
+"""Sums over numbers this close in memory are taken as matrix products: numpy's loops are six times slower there."""
+
+
+def axis_sum(table: NDArray[Real], axis: int) -> NDArray[Real]:
+    """The sum over one axis. To drop several, drop the first first: that one runs along memory."""
+    before, size, after = math.prod(table.shape[:axis]), table.shape[axis], math.prod(table.shape[axis + 1 :])
+    shape = table.shape[:axis] + table.shape[axis + 1 :]
+    if before == 1 or after > SHORT_RUN:
+        summed: NDArray[Real] = np.add.reduce(table.reshape(before, size, after), axis=1)
+        return summed.reshape(shape)
+    adding = np.tile(np.eye(after, dtype=table.dtype), (size, 1))
+    product: NDArray[Real] = table.reshape(before, size * after) @ adding
+    return product.reshape(shape)
+
+
 def support_of(domain: Domain, attributes: tuple[str, ...], allowed: BoolArray) -> BoolArray:
     """The cells (rows x columns) that lie in the allowed cells of a marginal, its axes in the order of `attributes`."""
     if len(set(attributes)) < len(attributes) or not set(attributes) <= set(domain.attributes):
@@ -103,9 +124,11 @@ def support_of(domain: Domain, attributes: tuple[str, ...], allowed: BoolArray) 
 
 SPARSE_ENTRIES = 2**16
 """Beyond this many entries one-hot designs are sparse: a key of many values would fill the memory with zeros."""
+SPARSE_SIDE_ENTRIES = 2**19
+"""The same for cliques within one side. Those are multiplied by vectors only, where zeros cost little time."""
 
 
-def _one_hot(domain: Domain, side: tuple[str, ...], part: tuple[str, ...]) -> Any:
+def _one_hot(domain: Domain, side: tuple[str, ...], part: tuple[str, ...], most: int, dtype: DType) -> Any:
     """For each cell of a side, which cell of `part` it lies in: a matrix of zeros and ones, sparse if it is large."""
     shape = tuple(domain.sizes[a] for a in side)
     cells = math.prod(shape)
@@ -114,27 +137,27 @@ def _one_hot(domain: Domain, side: tuple[str, ...], part: tuple[str, ...]) -> An
     for attribute in part:
         index = index * domain.sizes[attribute] + grid[side.index(attribute)]
     width = math.prod(domain.sizes[a] for a in part)
-    if cells * width > SPARSE_ENTRIES:
+    if cells * width > most:
         from scipy.sparse import csr_array
 
-        return csr_array((np.ones(cells), index, np.arange(cells + 1)), shape=(cells, width))
-    design = np.zeros((cells, width))
+        return csr_array((np.ones(cells, dtype=dtype), index, np.arange(cells + 1)), shape=(cells, width))
+    design = np.zeros((cells, width), dtype=dtype)
     design[np.arange(cells), index] = 1.0
     return design
 
 
 def _side_by_side(
-    domain: Domain, side: tuple[str, ...], parts: Sequence[tuple[str, ...]]
+    domain: Domain, side: tuple[str, ...], parts: Sequence[tuple[str, ...]], most: int, dtype: DType
 ) -> tuple[Any, dict[tuple[str, ...], int]]:
     """The one-hot designs of several parts of one side, side by side, and where each one starts."""
-    designs = [_one_hot(domain, side, part) for part in parts]
+    designs = [_one_hot(domain, side, part, most, dtype) for part in parts]
     starts = np.cumsum([0] + [d.shape[1] for d in designs])
     at = dict(zip(parts, map(int, starts), strict=False))
     if any(not isinstance(d, np.ndarray) for d in designs):
         from scipy.sparse import csr_array, hstack
 
         return hstack([csr_array(d) for d in designs], format="csr"), at
-    empty = np.zeros((math.prod(domain.sizes[a] for a in side), 0))
+    empty = np.zeros((math.prod(domain.sizes[a] for a in side), 0), dtype=dtype)
     return np.concatenate([empty, *designs], axis=1), at
 
 
@@ -177,38 +200,43 @@ class Terms:
         return self.slices[len(self.cliques) - 1].stop if self.cliques else 0
 
     @cached_property
-    def _designs(self) -> _Designs:
-        return _Designs.build(self.domain, self.cliques)
+    def _designs(self) -> dict[DType, Designs]:
+        return {}
+
+    def designs(self, dtype: DType) -> Designs:
+        """The cliques' designs in some precision, made when they are first needed."""
+        if dtype not in self._designs:
+            self._designs[dtype] = Designs.build(self.domain, self.cliques, dtype)
+        return self._designs[dtype]
 
     @cached_property
-    def _weights(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
+    def weights(self) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """Each product group as (queries x rows, queries x columns) real weights."""
         return tuple(_side_weights(self.domain, group) for group in self.products)
 
     def answers(self, table: FloatArray) -> FloatArray:
         """All terms' totals on a table of cells (rows x columns): marginal cells and query answers."""
+        return self.answers_by(self.designs(np.float64), table)
+
+    def answers_by(self, designs: Designs, table: RealArray) -> FloatArray:
+        """The same by designs that may be in single precision, as the table is then."""
         out = np.empty(self.size)
-        d = self._designs
-        blocks = d.cross_left.T @ (table @ d.cross_right)
-        rows, columns = table.sum(axis=1) @ d.only_left, table.sum(axis=0) @ d.only_right
-        out[: self._clique_size] = np.concatenate([blocks.reshape(-1), rows, columns])[d.places]
-        for (u, v), where in zip(self._weights, self.slices[len(self.cliques) :], strict=True):
+        out[: self._clique_size] = designs.marginals(table)
+        for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
             out[where] = np.einsum("qc,qc->q", u @ table, v)
         return out
 
     def logits(self, potentials: FloatArray) -> FloatArray:
         """The sum of the potentials at every cell, rows x columns."""
-        d = self._designs
-        wide, tall = d.cross_left.shape[1], d.cross_right.shape[1]
-        spread = np.zeros(wide * tall + d.only_left.shape[1] + d.only_right.shape[1])
-        spread[d.places] = potentials[: self._clique_size]
-        blocks, rows, columns = np.split(spread, [wide * tall, wide * tall + d.only_left.shape[1]])
-        out: FloatArray = (d.cross_left @ blocks.reshape(wide, tall)) @ d.cross_right.T
-        out += (d.only_left @ rows)[:, None]
-        out += d.only_right @ columns
-        for (u, v), where in zip(self._weights, self.slices[len(self.cliques) :], strict=True):
-            out += u.T @ (potentials[where][:, None] * v)
+        out = np.empty((self.domain.rows, self.domain.columns))
+        self.logits_by(self.designs(np.float64), potentials, out)
         return out
+
+    def logits_by(self, designs: Designs, potentials: FloatArray, out: RealArray) -> None:
+        """The same, written to `out`, by designs of its precision."""
+        designs.logits(potentials[: self._clique_size], out)
+        for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
+            out += u.T @ (potentials[where][:, None] * v)
 
     @cached_property
     def _open(self) -> FloatArray:
@@ -231,14 +259,14 @@ class Terms:
         if not self.products:
             return np.maximum(mean * (1.0 - mean / total), 0.0)
         out = np.maximum(mean * (1.0 - mean / total), 0.0)
-        for (u, v), where in zip(self._weights, self.slices[len(self.cliques) :], strict=True):
+        for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
             second = np.einsum("qc,qc->q", (u * u) @ table, v * v)
             out[where] = np.maximum(second - mean[where] ** 2 / total, 0.0)
         return out
 
 
 @dataclass(frozen=True, eq=False)
-class _Designs:
+class Designs:
     """One-hot designs of the cliques: those across both sides, and those within one."""
 
     cross_left: Any
@@ -248,14 +276,56 @@ class _Designs:
     places: NDArray[np.int64]
     """Where each clique cell lies in (blocks of cross_left x cross_right, only_left, only_right)."""
 
+    @cached_property
+    def _right_and_ones(self) -> RealArray:
+        """The right side's designs, ones, and zeros up to a multiple of 16 columns, where BLAS is faster."""
+        cells, tall = self.cross_right.shape
+        out: RealArray = np.zeros((cells, -(-(tall + 1) // 16) * 16), self.cross_right.dtype)
+        out[:, :tall], out[:, tall] = self.cross_right, 1.0
+        return out
+
+    def marginals(self, table: RealArray) -> RealArray:
+        """All cliques' marginals of a table of cells, clique after clique."""
+        # Sums as products with ones: those add up along rows several times as fast.
+        if isinstance(self.cross_right, np.ndarray):
+            tall = self.cross_right.shape[1]
+            both = table @ self._right_and_ones
+            blocks, rows = self.cross_left.T @ both[:, :tall], both[:, tall]
+        else:
+            blocks = self.cross_left.T @ (table @ self.cross_right)
+            rows = np.asarray(table @ np.ones(table.shape[1], table.dtype))
+        columns = np.ones(table.shape[0], table.dtype) @ table
+        sums = [blocks.reshape(-1), self.only_left.T @ rows, self.only_right.T @ columns]
+        return np.concatenate(sums)[self.places]
+
+    def logits(self, potentials: FloatArray, out: RealArray) -> None:
+        """Write the sum of the cliques' potentials at every cell to `out`."""
+        wide, tall = self.cross_left.shape[1], self.cross_right.shape[1]
+        spread = np.zeros(wide * tall + self.only_left.shape[1] + self.only_right.shape[1], out.dtype)
+        spread[self.places] = potentials
+        middle, end = wide * tall, wide * tall + self.only_left.shape[1]
+        blocks, rows, columns = spread[:middle], spread[middle:end], spread[end:]
+        left = self.cross_left @ blocks.reshape(wide, tall)
+        by_row, by_column = (self.only_left @ rows)[:, None], (self.only_right @ columns)[:, None]
+        if isinstance(self.cross_right, np.ndarray):
+            # Both sides' own sums ride along as two more columns of one product.
+            left = np.concatenate([left, by_row, np.ones_like(by_row)], axis=1)
+            right = np.concatenate([self.cross_right, np.ones_like(by_column), by_column], axis=1)
+            np.matmul(left, right.T, out=out)
+        else:
+            np.add(left @ self.cross_right.T, by_row, out=out)
+            out += by_column.T
+
     @classmethod
-    def build(cls, domain: Domain, cliques: Sequence[tuple[str, ...]]) -> _Designs:
+    def build(cls, domain: Domain, cliques: Sequence[tuple[str, ...]], dtype: DType) -> Designs:
         parts = [tuple(tuple(a for a in side if a in c) for side in (domain.left, domain.right)) for c in cliques]
         cross = [(lp, rp) for lp, rp in parts if lp and rp]
-        cross_left, left_at = _side_by_side(domain, domain.left, list(dict.fromkeys(lp for lp, _ in cross)))
-        cross_right, right_at = _side_by_side(domain, domain.right, list(dict.fromkeys(rp for _, rp in cross)))
-        only_left, row_at = _side_by_side(domain, domain.left, [lp for lp, rp in parts if not rp])
-        only_right, column_at = _side_by_side(domain, domain.right, [rp for lp, rp in parts if rp and not lp])
+        lefts, rights = (list(dict.fromkeys(pair[i] for pair in cross)) for i in (0, 1))
+        cross_left, left_at = _side_by_side(domain, domain.left, lefts, SPARSE_ENTRIES, dtype)
+        cross_right, right_at = _side_by_side(domain, domain.right, rights, SPARSE_ENTRIES, dtype)
+        lefts, rights = [lp for lp, rp in parts if not rp], [rp for lp, rp in parts if rp and not lp]
+        only_left, row_at = _side_by_side(domain, domain.left, lefts, SPARSE_SIDE_ENTRIES, dtype)
+        only_right, column_at = _side_by_side(domain, domain.right, rights, SPARSE_SIDE_ENTRIES, dtype)
         wide, tall = cross_left.shape[1], cross_right.shape[1]
         places = []
         for clique, (lp, rp) in zip(cliques, parts, strict=True):
@@ -282,6 +352,6 @@ def _side_weights(domain: Domain, group: Products) -> tuple[FloatArray, FloatArr
         sides.append(total)
     for attributes, weights in group.parts:
         i = 0 if set(attributes) <= set(domain.left) else 1
-        design = _one_hot(domain, (domain.left, domain.right)[i], attributes)
+        design = _one_hot(domain, (domain.left, domain.right)[i], attributes, SPARSE_ENTRIES, np.float64)
         sides[i] = sides[i] * (np.ldexp(weights.astype(np.float64), -WEIGHT_BITS) @ design.T)
     return sides[0], sides[1]

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit every BLAS in the process, scipy's own included, until the block ends."""
-    import scipy.optimize  # noqa: F401  its BLAS must be loaded before it can be limited
+    """Limit every BLAS that is loaded until the block ends."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):

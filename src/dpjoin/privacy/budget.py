@@ -7,11 +7,61 @@ float 0.1; shares are fractions of that, and nothing is compared through floatin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.accountant import advanced_composition_epsilon, largest_rho
+from dpjoin.privacy.gaussian import (
+    GRAIN,
+    LARGEST_DELTA,
+    SMALLEST_EPSILON,
+    largest_gaussian_rho,
+    tail_delta,
+)
+from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
+
+
+@dataclass(frozen=True)
+class Composition:
+    """How Concentrated costs add up, and what Gaussian noise a cost asks for. Proof: P-66, P-67."""
+
+    name: str
+    grain: int
+    """Added to the variance, in steps of the noise's grid squared."""
+
+    def variance(self, square: Fraction | int, rho: Fraction) -> Fraction:
+        """Of the noise that hides values which one row moves so far, squared, for this rho."""
+        return Fraction(square) / (2 * rho) + self.grain
+
+    def half_width(self, rho: Fraction, delta: Fraction, *, moves: int) -> int:
+        """Of truncated noise that costs at most (rho, delta)."""
+        width = gaussian_half_width(variance=self.variance(moves**2, rho), delta=delta, sensitivity=moves)
+        while self.truncation_delta(rho, width, moves=moves) > delta:
+            width += 1
+        return width
+
+    def truncation_delta(self, rho: Fraction, half_width: int, *, moves: int) -> Fraction:
+        """What truncated noise of this rho and half-width costs in delta."""
+        variance = self.variance(moves**2, rho)
+        tails = moves * tail_delta(variance=variance, half_width=half_width) if self.grain else 0
+        return gaussian_delta(variance=variance, sensitivity=moves, half_width=half_width) + tails
+
+    def covers(self, mechanism: str) -> bool:
+        """Whether costs of this mechanism may be added up so."""
+        return not self.grain or mechanism in ("discrete Gaussian", "truncated discrete Gaussian")
+
+    def largest_rho(self, *, epsilon: Fraction, delta: Fraction) -> Fraction:
+        """What (epsilon, delta) buys."""
+        if self.grain:
+            return largest_gaussian_rho(epsilon=epsilon, delta=delta)
+        return largest_rho(epsilon=epsilon, delta=delta)[0]
+
+
+ZERO_CONCENTRATED = Composition("zero-concentrated", 0)
+"""For anything: Gaussian noise, and choices by the exponential mechanism."""
+GAUSSIAN = Composition("Gaussian", GRAIN)
+"""For Gaussian noise alone; rho is then half the square of the mu of Gaussian differential privacy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +73,8 @@ class Budget:
 
     epsilon: float
     delta: float
+    composition: Composition = field(default=ZERO_CONCENTRATED, repr=False, compare=False)
+    """How the tight profile adds costs up; a release decides it by what it is going to run."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 50):
@@ -38,6 +90,27 @@ class Budget:
     @property
     def exact(self) -> Approximate:
         return Approximate(Fraction(self.epsilon), Fraction(self.delta))
+
+    def without_choices(self) -> Budget:
+        """The same for a release that makes no choice by the exponential mechanism: Gaussian where that buys more.
+
+        The grain of its noise matters only where one row moves a number by one and nearly all is spent on it.
+        """
+        whole = self.exact
+        if whole.epsilon < SMALLEST_EPSILON or whole.delta > LARGEST_DELTA:
+            return self
+        gaussian = GAUSSIAN.largest_rho(epsilon=whole.epsilon, delta=whole.delta)
+        other = ZERO_CONCENTRATED.largest_rho(epsilon=whole.epsilon, delta=whole.delta)
+        return replace(self, composition=GAUSSIAN) if gaussian > other * (1 + gaussian) else self
+
+    def rho(self, *, truncation_delta: Fraction = Fraction(0)) -> Fraction:
+        """What there is to spend if so much of delta is set aside for truncated noise."""
+        return self.composition.largest_rho(epsilon=self.exact.epsilon, delta=self.exact.delta - truncation_delta)
+
+    def one_sided(self, rho: Fraction, delta: Fraction, *, moves: int) -> tuple[Concentrated, int]:
+        """The cost, of delta at most what is given, and the half-width of truncated noise for this rho."""
+        width = self.composition.half_width(rho, delta, moves=moves)
+        return Concentrated(rho, self.composition.truncation_delta(rho, width, moves=moves)), width
 
 
 @dataclass(frozen=True)
@@ -57,7 +130,7 @@ class Approximate:
 
 @dataclass(frozen=True)
 class Concentrated:
-    """delta-approximate rho-zero-concentrated differential privacy."""
+    """delta-approximate rho-zero-concentrated differential privacy; with Gaussian composition mu²/2 for rho."""
 
     rho: Fraction
     delta: Fraction = Fraction(0)
@@ -69,12 +142,15 @@ Cost = Pure | Approximate | Concentrated
 class ConcentratedAllowance:
     """Adds up rho and delta, and refuses what exceeds the given amounts. Proof: P-23."""
 
-    name = "zero-concentrated"
-
-    def __init__(self, rho: Fraction, truncation_delta: Fraction) -> None:
+    def __init__(self, rho: Fraction, truncation_delta: Fraction, composition: Composition = ZERO_CONCENTRATED) -> None:
         self.rho = rho
         self.truncation_delta = truncation_delta
+        self.composition = composition
         self._spent = Concentrated(Fraction(0))
+
+    @property
+    def name(self) -> str:
+        return self.composition.name
 
     @property
     def left(self) -> Fraction:
@@ -108,9 +184,7 @@ class ConcentratedAccountant(ConcentratedAllowance):
 
     def __init__(self, budget: Budget, *, truncation_delta: Fraction = Fraction(0)) -> None:
         self.budget = budget
-        self.conversion_delta = budget.exact.delta - truncation_delta
-        rho, self.order = largest_rho(epsilon=budget.exact.epsilon, delta=self.conversion_delta)
-        super().__init__(rho, truncation_delta)
+        super().__init__(budget.rho(truncation_delta=truncation_delta), truncation_delta, budget.composition)
 
 
 class PaperAccountant:

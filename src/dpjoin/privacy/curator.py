@@ -24,6 +24,7 @@ from dpjoin.privacy.accountant import selection_epsilon
 from dpjoin.privacy.budget import (
     Accountant,
     Approximate,
+    Composition,
     Concentrated,
     ConcentratedAllowance,
     Cost,
@@ -57,7 +58,7 @@ from dpjoin.privacy.public_bounds import (
 )
 from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import squared_norm, weight_ranges
-from dpjoin.privacy.truncated import gaussian_delta, laplace_delta, paper_laplace_half_width
+from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 from dpjoin.schema import DegreeBound, Schema, with_caps
 from dpjoin.workload import Group
 
@@ -98,6 +99,30 @@ class Measurement:
         return float(self.variance * self.unit**2)
 
 
+@dataclass(frozen=True, eq=False)
+class Lagging:
+    """What a model answered some rounds ago, and its table of today: public, for `Curator.worst_query`.
+
+    All answers of a large workload take long to work out. One answer of today's table does not.
+    """
+
+    answers: tuple[Numbers, ...]
+    """Of some rounds ago, in units, one array per group; the same tuple as long as they stay."""
+    tables: tuple[NDArray[np.float64], ...]
+    """Of today: the marginal over each group's scope, but for `scale`."""
+    scale: float
+    drift: tuple[int, ...]
+    """For each group, by how many units an answer can have moved since."""
+
+    def check(self, groups: Sequence[Group]) -> None:
+        """Refuse what does not fit the groups, before anything is drawn: no later error may depend on a draw."""
+        if not len(self.answers) == len(self.tables) == len(self.drift) == len(groups) or any(
+            len(answers) != len(group) or table.size != group.cells
+            for answers, table, group in zip(self.answers, self.tables, groups, strict=True)
+        ):
+            raise BudgetError("answers that lag behind must have one per query, and a table of every group's cells")
+
+
 class Curator:
     """Answers queries about one set of private tables until its accountant says stop.
 
@@ -111,6 +136,7 @@ class Curator:
         self._ledger = Ledger(accountant.name)
         self._minted: list[Bound] = []
         self._memo: dict[int, tuple[Group, Numbers]] = {}
+        self._late: _LateChoice | None = None
         self._exact_count: int | None = None
         self._churn = churn(engine.schema)
         self._rows = max(1, self._churn)
@@ -144,6 +170,13 @@ class Curator:
             raise BudgetError("the paper's accountant has no rho; use its reserved rounds")
         return self._accountant.left
 
+    @property
+    def composition(self) -> Composition:
+        """How Concentrated costs add up here (tight profile)."""
+        if not isinstance(self._accountant, ConcentratedAllowance):
+            raise BudgetError("a Concentrated cost needs the concentrated accountant; use Approximate or Pure")
+        return self._accountant.composition
+
     # -- sensitivity ---------------------------------------------------------------------------------
 
     def public_bound(self) -> Bound | None:
@@ -175,11 +208,8 @@ class Curator:
         schema, rows = self.schema, self._rows
         public = _public_boundaries(schema, self._engine)
         if isinstance(cost, Concentrated):
-            moves, variance = rows, Fraction(rows**2) / (2 * cost.rho)
-            if (
-                half_width is None
-                or gaussian_delta(variance=variance, sensitivity=rows, half_width=half_width) > cost.delta
-            ):
+            moves, variance = rows, self.composition.variance(rows**2, cost.rho)
+            if half_width is None or self.composition.truncation_delta(cost.rho, half_width, moves=rows) > cost.delta:
                 raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
             width = half_width
             mechanism, parameters = "truncated discrete Gaussian", {"variance": variance, "half_width": Fraction(width)}
@@ -279,7 +309,7 @@ class Curator:
         moves = 1 + self._churn
         for question in questions:
             check_question(self.schema, question)
-        mechanism, parameters, draw = _one_sided(cost, moves, half_width)
+        mechanism, parameters, draw = self._one_sided(cost, moves, half_width)
         private = [q for q in questions if self._places(q.rules)]
         self._charge_stage([self._places(q.rules) for q in private], [{}] * len(private), [cost] * len(private))
         self._enter(stage, {q.name: q.rules for q in private})
@@ -322,7 +352,7 @@ class Curator:
         self._charge_stage(places, [{}] * len(questions), [cost] * len(questions))
         self._enter(stage, {q.name: q.rules for q in questions})
         moves = 1 + self._churn
-        variance = Fraction(moves**2) / (2 * cost.rho)
+        variance = self.composition.variance(moves**2, cost.rho)
         answers = []
         for question in questions:
             event = Event(
@@ -413,9 +443,9 @@ class Curator:
             if isinstance(given, Alone):
                 by = given.labels.attributes if given.labels is not None else ()
                 engine = self._engine.alone(given.table, by, given.values, given.keep)
-                Curator.__init__(child, engine, _allowance(cost))
+                Curator.__init__(child, engine, self._allowance(cost))
             else:
-                Curator.__init__(child, self._engine, _allowance(cost))
+                Curator.__init__(child, self._engine, self._allowance(cost))
                 child._open = partial(self._engine.restricted, rules)
             child._root, child._part, child._rules = self, name, rules
             child._limits, child._shares = self._limits_of(rules), granted
@@ -423,6 +453,12 @@ class Curator:
             child._churn, child._rows, child._scattered = self._churn, 1 + self._churn, self._churn > 0
             made.append(child)
         return made
+
+    def _allowance(self, cost: Approximate | Concentrated) -> Accountant:
+        """An accountant for a sub-instance, which adds up as this one does."""
+        if isinstance(cost, Approximate):
+            return PaperAccountant(cost)
+        return ConcentratedAllowance(cost.rho, cost.delta, self.composition)
 
     def _whole(self, parts: Mapping[str, Mapping[str, Rules] | Alone]) -> dict[str, dict[str, Rules]]:
         """The rules of every table: one that is not named is in the sub-instance whole, unless one is alone."""
@@ -486,6 +522,30 @@ class Curator:
             default=Fraction(0),
         )
 
+    def _one_sided(
+        self, cost: Approximate | Concentrated, moves: int, half_width: int
+    ) -> tuple[str, dict[str, Fraction | int | str], Callable[[int], Numbers]]:
+        """Noise from 0 to twice the half-width for values that one row moves by `moves` together. Proof: P-49."""
+        parameters: dict[str, Fraction | int | str]
+        if isinstance(cost, Concentrated):
+            variance = self.composition.variance(moves**2, cost.rho)
+            mechanism, parameters = "truncated discrete Gaussian", {"variance": variance, "half_width": half_width}
+            needed = self.composition.truncation_delta(cost.rho, half_width, moves=moves)
+
+            def draw(size: int) -> Numbers:
+                return noise.truncated_discrete_gaussian_array(variance=variance, half_width=half_width, size=size)
+        else:
+            scale = Fraction(moves) / cost.epsilon
+            mechanism, parameters = "truncated discrete Laplace", {"scale": scale, "half_width": half_width}
+            needed = laplace_delta(epsilon=cost.epsilon, sensitivity=moves, half_width=half_width)
+
+            def draw(size: int) -> Numbers:
+                return noise.truncated_discrete_laplace_array(scale=scale, half_width=half_width, size=size)
+
+        if needed > cost.delta:
+            raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
+        return mechanism, parameters, draw
+
     def _enter(self, stage: str, parts: Mapping[str, Mapping[str, Rules]]) -> None:
         """Write the sub-instances into the ledger."""
         known = {part.name for part in self._ledger.parts}
@@ -504,7 +564,7 @@ class Curator:
         self._require_minted(bound)
         moves = bound.value * self._rows
         if isinstance(cost, Concentrated):
-            variance = Fraction(moves**2) / (2 * cost.rho)
+            variance = self.composition.variance(moves**2, cost.rho)
             mechanism, parameters = "discrete Gaussian", {"variance": variance}
 
             def draw() -> int:
@@ -529,7 +589,7 @@ class Curator:
         self._require_minted(bound)
         square = squared_norm(group) * bound.value**2 * self._group_churn(group)
         moves = Fraction(math.isqrt(square - 1) + 1) if square else Fraction(0)
-        variance = moves**2 / (2 * cost.rho)
+        variance = self.composition.variance(moves**2, cost.rho)
         parameters: dict[str, Fraction | int | str] = {"variance": variance}
         event = self._event("discrete Gaussian", f"measure {group.name}", cost, moves, parameters, bound)
         noisy = self._noisy_numbers(
@@ -549,7 +609,7 @@ class Curator:
         low, high = weight_ranges(group)[index]
         if isinstance(cost, Concentrated):
             moves = Fraction((high - low) * bound.value * (1 + self._churn))
-            unit, variance = group.unit / 2, moves**2 / (2 * cost.rho)
+            unit, variance = group.unit / 2, self.composition.variance(moves**2, cost.rho)
             if not moves:
                 raise BudgetError(
                     f"query {index} of {group.name!r} is constant; its answer is a multiple of the join size"
@@ -587,17 +647,22 @@ class Curator:
     # -- choices -------------------------------------------------------------------------------------
 
     def worst_query(
-        self, groups: Sequence[Group], model: Sequence[Numbers], bound: Bound, cost: Pure | Concentrated
+        self, groups: Sequence[Group], model: Sequence[Numbers] | Lagging, bound: Bound, cost: Pure | Concentrated
     ) -> tuple[int, int]:
         """The exponential mechanism over all queries, by how far the model is off: (group, query). Proof: P-32.
 
         `model` holds public whole numbers, one per query, on the grid of the answers: units for a Pure
         cost, half units of the centred query for a Concentrated one. Queries of different groups are
         compared in multiples of the largest weight of their group; constant ones are not candidates,
-        since no update can improve them.
+        since no update can improve them. A `Lagging` model (for a Pure cost) gives the same law as today's
+        answers would, as long as none has moved further than it says.
         """
         self._require_minted(bound)
         centred = isinstance(cost, Concentrated)
+        if isinstance(model, Lagging):
+            if centred:
+                raise BudgetError("answers that lag behind are for a Pure cost; give today's")
+            model.check(groups)
         candidates = [_varying(group) for group in groups]
         if not any(len(c) for c in candidates):
             raise BudgetError("every query is constant; its answer is a multiple of the join size")
@@ -608,20 +673,54 @@ class Curator:
         rate = epsilon / (2 * moves)
         event = self._event("exponential mechanism", "select a query", cost, moves, {"epsilon": epsilon}, bound)
 
-        def exact_scores() -> Numbers:
+        def scores_of(model: Sequence[Numbers]) -> Numbers:
             parts = []
             for group, answers, kept, width in zip(groups, model, candidates, widest, strict=True):
                 if len(kept):
-                    exact = (self._exact_centred(group) if centred else self._exact(group))[kept]
-                    parts.append(_scaled(np.abs(_wide(exact) - _wide(answers[kept])), common // width))
-            return _narrow(np.concatenate(parts))
+                    exact = self._exact_centred(group) if centred else self._exact(group)
+                    off = np.abs(_wide(_taken(exact, kept)) - _wide(_taken(answers, kept)))
+                    parts.append(_scaled(off, common // width))
+            return _narrow(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
-        chosen = self._root._chosen(exact_scores, rate, event)
-        for g, kept in enumerate(candidates):
-            if chosen < len(kept):
-                return g, int(kept[chosen])
-            chosen -= len(kept)
-        raise AssertionError("a choice lies within its candidates")
+        places = np.cumsum([0, *map(len, candidates)])
+
+        def place_of(candidate: int) -> tuple[int, int]:
+            g = int(np.searchsorted(places, candidate, side="right")) - 1
+            return g, int(candidates[g][candidate - places[g]])
+
+        if isinstance(model, Lagging):
+            late, today = self._late_choice(groups, model, rate, scores_of), model
+
+            def exact_gap(candidate: int) -> int:
+                g, i = place_of(candidate)
+                exact, factor = int(self._exact(groups[g])[i]), common // widest[g]
+                real = today.scale * groups[g].one_answer(today.tables[g], i)
+                now = round(real) if math.isfinite(real) else 0
+                before = abs(exact - int(today.answers[g][i]))
+                largest = max(d * (common // w) for d, w in zip(today.drift, widest, strict=True) if w)
+                return (before - min(abs(exact - now), before + today.drift[g])) * factor + largest
+
+            return place_of(self._root._chosen(_LateScores(late, exact_gap), rate, event))
+        return place_of(self._root._chosen(lambda: scores_of(model), rate, event))
+
+    def _late_choice(
+        self,
+        groups: Sequence[Group],
+        model: Lagging,
+        rate: Fraction,
+        scores_of: Callable[[Sequence[Numbers]], Numbers],
+    ) -> noise.Choice:
+        """The exponential mechanism on answers that lag behind; kept as long as they and the queries stay."""
+        if (
+            self._late is None
+            or self._late.rate != rate
+            or self._late.answers is not model.answers
+            or len(self._late.groups) != len(groups)
+            or any(a is not b for a, b in zip(self._late.groups, groups, strict=True))
+        ):
+            choice = noise.Choice(scores_of(model.answers), rate=rate)
+            self._late = _LateChoice(tuple(groups), model.answers, rate, choice)
+        return self._late.choice
 
     def reserve_rounds(self, count: int, each: Pure, cost: Approximate) -> None:
         """Pay for `count` Pure mechanisms at once (the paper's composition). Proof: P-24."""
@@ -652,6 +751,8 @@ class Curator:
         shares = bound.shares if bound is not None else {}
         if any(shares.get(table, Fraction(1)) > granted for table, granted in self._shares.items()):
             raise BudgetError("this sub-instance pays by table, so only its caps may be used as a bound")
+        if isinstance(cost, Concentrated) and not self.composition.covers(mechanism):
+            raise BudgetError(f"{mechanism} does not go with {self.composition.name} composition; nothing was drawn")
         self._accountant.spend(cost)
         event = Event(
             mechanism=mechanism,
@@ -701,6 +802,8 @@ class Curator:
 
     def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
         """A candidate, by the exponential mechanism. Replay tests stand here."""
+        if isinstance(exact_scores, _LateScores):
+            return exact_scores.chosen(rate)
         return noise.exponential_choice(exact_scores(), rate=rate)
 
     def _require_minted(self, bound: Bound) -> None:
@@ -724,6 +827,8 @@ class Curator:
     def prepare(self, groups: Sequence[Group]) -> None:
         """Compute the exact answers of these groups in one go. Nothing is released and nothing is charged."""
         missing = [g for g in groups if id(g) not in self._memo]
+        if not missing:
+            return  # a round asks for them again and again
         for group, exact in zip(missing, self._engine.exact_answers(missing), strict=True):
             self._memo[id(group)] = (group, exact)
 
@@ -741,6 +846,37 @@ class Curator:
         middles = np.array([low + high for low, high in weight_ranges(group)], dtype=object)
         exact: Numbers = 2 * _wide(self._exact(group)) - middles * self._exact_join_size()
         return exact
+
+
+@dataclass(frozen=True, eq=False)
+class _LateChoice:
+    """What was prepared for answers that lag behind, and for which."""
+
+    groups: tuple[Group, ...]
+    answers: tuple[Numbers, ...]
+    rate: Fraction
+    choice: noise.Choice
+
+
+@dataclass(frozen=True, eq=False)
+class _LateScores:
+    """Scores of today by way of earlier ones: a candidate of those is kept as often as today's score asks for."""
+
+    choice: noise.Choice
+    exact_gap: Callable[[int], int]
+    """By how much a candidate's score of today lies below its earlier score and the largest allowance together."""
+
+    def chosen(self, rate: Fraction) -> int:
+        while True:
+            candidate = self.choice.draw()
+            if noise.bernoulli_exp(rate * self.exact_gap(candidate)):
+                return candidate
+
+    def __call__(self) -> Numbers:
+        """All scores of today, up to a constant."""
+        whole = self.choice.scores
+        gaps = np.array([self.exact_gap(i) for i in range(len(whole))], dtype=object)
+        return _narrow(whole.astype(object) - gaps)
 
 
 def _capped(schema: Schema, limits: Sequence[Limit]) -> Bound | None:
@@ -761,33 +897,6 @@ def _cut(schema: Schema, rules: Mapping[str, Rules]) -> tuple[Labels, int] | Non
     ((labels, bucket), *rest) = [next(iter(part.items())) for part in rules.values()]
     common = all(set(labels.attributes) <= set(t.attributes) for t in schema.tables)
     return (labels, bucket) if common and all(found == (labels, bucket) for found in rest) else None
-
-
-def _allowance(cost: Approximate | Concentrated) -> Accountant:
-    return PaperAccountant(cost) if isinstance(cost, Approximate) else ConcentratedAllowance(cost.rho, cost.delta)
-
-
-def _one_sided(
-    cost: Approximate | Concentrated, moves: int, half_width: int
-) -> tuple[str, dict[str, Fraction | int | str], Callable[[int], Numbers]]:
-    """Noise from 0 to twice the half-width for values that one row moves by `moves` together. Proof: P-49."""
-    if isinstance(cost, Concentrated):
-        variance = Fraction(moves**2) / (2 * cost.rho)
-        if gaussian_delta(variance=variance, sensitivity=moves, half_width=half_width) > cost.delta:
-            raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
-
-        def gaussian(size: int) -> Numbers:
-            return noise.truncated_discrete_gaussian_array(variance=variance, half_width=half_width, size=size)
-
-        return "truncated discrete Gaussian", {"variance": variance, "half_width": half_width}, gaussian
-    scale = Fraction(moves) / cost.epsilon
-    if laplace_delta(epsilon=cost.epsilon, sensitivity=moves, half_width=half_width) > cost.delta:
-        raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
-
-    def laplace(size: int) -> Numbers:
-        return noise.truncated_discrete_laplace_array(scale=scale, half_width=half_width, size=size)
-
-    return "truncated discrete Laplace", {"scale": scale, "half_width": half_width}, laplace
 
 
 @lru_cache(maxsize=512)
@@ -836,8 +945,14 @@ def _wide(numbers: Numbers) -> Numbers:
     return np.asarray(numbers.astype(object), dtype=object)
 
 
+def _taken(numbers: Numbers, kept: NDArray[np.int64]) -> Numbers:
+    return numbers if len(kept) == len(numbers) else numbers[kept]
+
+
 def _scaled(numbers: Numbers, factor: int) -> Numbers:
-    return numbers if factor == 1 else np.asarray(numbers.astype(object) * factor, dtype=object)
+    if factor == 1 or (numbers.dtype == np.int64 and int(numbers.max(initial=0)) < 2**62 // factor):
+        return numbers * factor
+    return np.asarray(numbers.astype(object) * factor, dtype=object)
 
 
 def _narrow(numbers: Numbers) -> Numbers:

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import floor, isqrt
+from functools import cache
+from itertools import accumulate
+from math import ceil, floor, isqrt
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -33,6 +36,19 @@ _EXP_MARGIN = 2.0**-32
 
 _SMALL_WORD = 1 << 43
 """A 63-bit uniform below this is too coarse for the margin and is settled on rationals."""
+
+_LEVELS_PER_UNIT = 16
+"""Candidates of one level differ by less than a factor exp(1/16)."""
+
+_LAST_LEVEL = 64 * _LEVELS_PER_UNIT
+"""It holds all that are as far behind, or further; they are nearly never proposed."""
+
+_LEVEL_BITS = 128
+_LEVEL_MARGIN = Fraction(1, 1 << 40)
+"""Covers the error of rate·gap in float64, below the last level."""
+
+_LEVEL_BLOCK = 1 << 13
+"""Scores that are sorted at once: small enough for the processor's cache."""
 
 _LARGEST_FLOAT_SCALE = 1 << 30
 _SMALLEST_FLOAT_VARIANCE = Fraction(1, 1 << 500)
@@ -190,30 +206,75 @@ def exponential_choice(scores: Sequence[int] | NDArray[Any], *, rate: Fraction) 
     >>> exponential_choice([0, 10**40], rate=Fraction(1))
     1
     """
-    if rate < 0:
-        raise ValueError(f"rate ({rate}) must not be negative; negate the scores to prefer small ones")
-    if len(scores) == 0:
-        raise ValueError("scores (none) must hold at least one candidate")
-    if len(scores) == 1:
+    return Choice(scores, rate=rate).draw()
+
+
+class Choice:
+    """Independent draws of `exponential_choice` from one list of scores: the work is done once. Proof: P-12.
+
+    Candidates are sorted into levels by how far behind they are, rate·gap. A level is proposed by a whole number that
+    is a little above exp(-rate·gap) for all of its candidates, one of them uniformly, and it is kept with the exact
+    ratio. So most proposals are kept, however the scores are spread.
+    """
+
+    def __init__(self, scores: Sequence[int] | NDArray[Any], *, rate: Fraction) -> None:
+        if rate < 0:
+            raise ValueError(f"rate ({rate}) must not be negative; negate the scores to prefer small ones")
+        if len(scores) == 0:
+            raise ValueError("scores (none) must hold at least one candidate")
+        self.scores, self._top = _whole_scores(scores)
+        self._rate = rate
+        self._levels = np.empty(len(scores), dtype=np.int16)
+        counts = np.zeros(_LAST_LEVEL + 1, dtype=np.int64)
+        for start in range(0, len(scores), _LEVEL_BLOCK):
+            part = slice(start, start + _LEVEL_BLOCK)
+            places = _exponents(self._top - self.scores[part], rate * _LEVELS_PER_UNIT)
+            np.minimum(places, _LAST_LEVEL, out=places)
+            self._levels[part] = places
+            counts += np.bincount(self._levels[part], minlength=_LAST_LEVEL + 1)
+        self._occupied = np.flatnonzero(counts).tolist()
+        weights = _level_weights(_LEVEL_MARGIN)
+        self._edges = list(accumulate(int(counts[level]) * weights[level] for level in self._occupied))
+        self._starts = (np.cumsum(counts) - counts).tolist()
+        self._order: NDArray[np.intp] | None = None
+        self._used = False
+
+    def draw(self) -> int:
+        """An index, as `exponential_choice` says."""
+        while len(self.scores) > 1:
+            at = uniform_below(self._edges[-1])
+            place = bisect_right(self._edges, at)
+            level = self._occupied[place]
+            weight = _level_weights(_LEVEL_MARGIN)[level]
+            member = (at - (self._edges[place - 1] if place else 0)) // weight
+            index = self._member(level, member)
+            gamma = self._rate * (self._top - int(self.scores[index]))
+            if _below_exp(secrets.randbits(32), 32, gamma, Fraction(weight, 1 << _LEVEL_BITS)):
+                return index
         return 0
-    gaps = _gaps(scores)
-    exponents = _exponents(gaps, rate)
-    count = 32
-    accepted = _choice_batch(gaps, exponents, rate, count)
-    while accepted.size == 0:
-        count = min(4 * count, _CHUNK)
-        accepted = _choice_batch(gaps, exponents, rate, count)
-    return int(accepted[0])
+
+    def _member(self, level: int, number: int) -> int:
+        """One candidate of a level. The first time it is looked for; who comes again has them sorted."""
+        if self._used and self._order is None:
+            self._order = np.argsort(self._levels, kind="stable")
+        self._used = True
+        if self._order is None:
+            return int(np.flatnonzero(self._levels == level)[number])
+        return int(self._order[self._starts[level] + number])
 
 
-def _choice_batch(gaps: NDArray[Any], exponents: _FloatArray, rate: Fraction, count: int) -> IntArray:
-    """At most `count` indices: uniform proposals, each kept with exp(-rate·gap)."""
-    proposals = _uniform_indices(len(gaps), count)
-    return proposals[_accept(exponents[proposals], lambda i: rate * int(gaps[proposals[i]]))]
+@cache
+def _level_weights(margin: Fraction) -> tuple[int, ...]:
+    """For each level, a whole number no less than 2^bits·exp(margin - level/levels per unit)."""
+    weights = [ceil(exp_upper(margin, bits=2 * _LEVEL_BITS) * (1 << _LEVEL_BITS))]
+    shrink = exp_upper(Fraction(-1, _LEVELS_PER_UNIT), bits=2 * _LEVEL_BITS)
+    for _ in range(_LAST_LEVEL):
+        weights.append(-(-weights[-1] * shrink.numerator // shrink.denominator))
+    return tuple(weights)
 
 
-def _gaps(scores: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
-    """max(scores) - scores, in int64 when that cannot overflow, else in Python ints."""
+def _whole_scores(scores: Sequence[int] | NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """The scores and their maximum; in int64 when no difference can overflow, else in Python ints."""
     array = np.asarray(scores)
     if array.dtype.kind == "f" or array.dtype == np.uint64:  # a mix of Python ints beyond int64
         array = np.array([_integer(score) for score in scores], dtype=object)
@@ -222,11 +283,11 @@ def _gaps(scores: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind == "O":
         array = np.array([_integer(score) for score in array], dtype=object)
     else:
-        array = array.astype(np.int64)
+        array = array.astype(np.int64, copy=False)
     top, bottom = int(array.max()), int(array.min())
     if top - bottom >= 1 << 63:
         array = array.astype(object)
-    return top - array
+    return array, top
 
 
 def _integer(score: object) -> int:
@@ -244,13 +305,6 @@ def _exponents(gaps: NDArray[Any], rate: Fraction) -> _FloatArray:
     return np.array([min(int(gap) * top, most) / bottom for gap in gaps], dtype=np.float64)
 
 
-def _uniform_indices(bound: int, count: int) -> IntArray:
-    """At most `count` uniform integers below `bound`: words beyond the last whole multiple are dropped."""
-    words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-    words = words[words <= np.uint64((1 << 64) - (1 << 64) % bound - 1)]
-    return (words % np.uint64(bound)).astype(np.int64)
-
-
 def _accept(exponents: _FloatArray, exact_exponent: Callable[[int], Fraction]) -> NDArray[np.bool_]:
     """Independent exact Bernoulli(exp(-exponent)); `exact_exponent(i)` is called for undecided draws only."""
     words = np.frombuffer(os.urandom(4 * exponents.size), dtype=np.uint32)
@@ -261,13 +315,13 @@ def _accept(exponents: _FloatArray, exact_exponent: Callable[[int], Fraction]) -
     return accepted
 
 
-def _below_exp(word: int, drawn: int, gamma: Fraction) -> bool:
-    """Whether U <= exp(-gamma), for U uniform given that its first `drawn` bits are `word`."""
+def _below_exp(word: int, drawn: int, gamma: Fraction, width: Fraction = Fraction(1)) -> bool:
+    """Whether width·U <= exp(-gamma), for U uniform given that its first `drawn` bits are `word`."""
     while True:
         bits = 2 * drawn + 32
-        if Fraction(word + 1, 1 << drawn) <= exp_lower(-gamma, bits=bits):
+        if width * Fraction(word + 1, 1 << drawn) <= exp_lower(-gamma, bits=bits):
             return True
-        if Fraction(word, 1 << drawn) >= exp_upper(-gamma, bits=bits):
+        if width * Fraction(word, 1 << drawn) >= exp_upper(-gamma, bits=bits):
             return False
         word, drawn = word << 64 | secrets.randbits(64), drawn + 64
 

@@ -1,0 +1,294 @@
+"""The iterate of multiplicative weights on a dense domain: a round costs what it touches, not what there is.
+
+A round multiplies the cells of one query by exp(step x weight) and asks for all marginals again. A query about a few
+attributes touches a box of cells. So the table is kept without its normaliser, marginals are moved by those of the
+box's change, and the sum of all iterates, which the average needs, is kept as
+
+    sum of iterates = seen x cells + rest,
+
+where `seen` is the sum of the normalisers so far and `rest` is corrected in the box only. Every so many rounds, and
+when the normaliser strays far from one, everything is worked out anew, so that rounding errors cannot pile up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.workload import Group, IntArray
+
+ROUNDS_UNTIL_ANEW = 64
+LARGEST_SCALE = 16.0
+"""A normaliser beyond this, or below its inverse, is multiplied in. With the number above it keeps what cancels between
+the two terms of the sum of iterates below about ten bits."""
+DIRECT_CELLS = 2**10
+"""A table this small is summed for each marginal by itself."""
+BLOCK_CELLS = 2**16
+"""Large boxes are changed in blocks, so that what is needed on the way stays in the processor's cache."""
+LARGE_BOX = 1 / 8
+"""Above this share of the cells, marginals are worked out anew instead of moved."""
+
+SERIES_LENGTH = 16
+"""Two arrays of weights at least this long are multiplied term by term of the exponential series, all at once."""
+PICKED_SHARE = 3 / 4
+"""Up to this share of rows, those that grow are picked out; copying them costs less than passing over the others."""
+
+Axes = tuple[int, ...]
+Part = tuple[slice | IntArray, ...]
+"""A block of a table: a range or some places along each of its first axes."""
+
+
+class Iterate:
+    """A table with a fixed total under multiplicative updates, its marginals, and the sum of all tables so far.
+
+    `weights` of an update are one array per attribute or set of attributes, multiplied; attributes that are not named
+    have weight one.
+    """
+
+    def __init__(self, domain: Domain, total: float, scopes: Sequence[tuple[str, ...]]) -> None:
+        self.domain, self.total = domain, total
+        self._cells: FloatArray = np.full(domain.shape, total / domain.cells)
+        self._rest: FloatArray = np.full(domain.shape, 0.0)
+        self._spare: FloatArray = np.empty(0)
+        self._axes = {scope: tuple(domain.attributes.index(a) for a in scope) for scope in scopes}
+        # A marginal of all attributes is the table itself.
+        some = [tuple(sorted(axes)) for axes in self._axes.values() if 0 < len(axes) < len(domain.shape)]
+        self._wanted = tuple(dict.fromkeys(some))
+        self._marginals = marginals(self._cells, self._wanted)
+        self._mass, self.scale, self._seen, self._rounds = total, 1.0, 1.0, 0
+
+    def answers(self, group: Group, *, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
+        """A group's answers on the current table, in units. Its scope must be one of those told beforehand."""
+        unscaled = group.apply(self.unscaled(group.scope).astype(dtype, copy=False))
+        found: FloatArray = np.multiply(unscaled, self.scale, dtype=np.float64)
+        return found
+
+    def unscaled(self, scope: tuple[str, ...]) -> FloatArray:
+        """The marginal of the current table but for the factor `scale`, axes in the order of the scope."""
+        axes = self._axes[scope]
+        if not axes:
+            return np.array(self._mass)
+        kept = tuple(sorted(axes))
+        found = self._cells if len(kept) == self._cells.ndim else self._marginals[kept]
+        return np.transpose(found, [kept.index(a) for a in axes])
+
+    def update(self, weights: Mapping[tuple[str, ...], FloatArray], step: float) -> None:
+        """Multiply every cell by exp(step x its weight), and scale back to the total."""
+        shaped = [self._shaped(attributes, array) for attributes, array in weights.items()]
+        box = tuple(_extent(shaped, axis, n) for axis, n in enumerate(self._cells.shape))
+        growth = Growth.of([array[_within(box, array.shape)] for array in shaped], step)
+        cells, rest = self._cells[box], self._rest[box]
+        large = cells.size > LARGE_BOX * self._cells.size
+        touched = growth.touched(cells.shape) if large else None
+        parts: Sequence[Part] = [()]
+        if large:
+            parts = _blocks(cells.shape) if touched is None else _rows(touched, cells.shape)
+        for part in parts:
+            here, below = cells[part], rest[part]
+            change = np.multiply(here, growth.within(part), out=self._scratch(here))
+            here += change
+            self._mass += float(change.sum())
+            if not large:
+                self._move(box, change)
+            change *= self._seen
+            below -= change
+            if touched is not None:  # picked rows are copies
+                cells[part], rest[part] = here, below
+        self._rounds += 1
+        self.scale = self.total / self._mass
+        if self._rounds >= ROUNDS_UNTIL_ANEW or not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
+            self._settle()
+        elif large:
+            self._marginals = marginals(self._cells, self._wanted)
+        self._seen += self.scale
+
+    def distance(self, earlier: FloatArray) -> float:
+        """Half the sum of absolute differences to an earlier table with the same total, rows x columns."""
+        before, found = earlier.reshape(self._cells.shape), 0.0
+        for part in _blocks(self._cells.shape):
+            change = self._cells[part] * self.scale
+            change -= before[part]
+            found += float(np.abs(change, out=change).sum())
+        return found / 2
+
+    def table(self) -> FloatArray:
+        """The current table, rows x columns."""
+        return (self._cells * self.scale).reshape(self.domain.rows, self.domain.columns)
+
+    def sum_of_tables(self) -> FloatArray:
+        """The sum of all tables so far, the first and the current one included, rows x columns."""
+        total = self._cells * self._seen
+        total += self._rest
+        return total.reshape(self.domain.rows, self.domain.columns)
+
+    def _scratch(self, like: FloatArray) -> FloatArray:
+        """Memory that is used again: asking the system for more would take longer than the sums."""
+        if like.size > self._spare.size:
+            self._spare = np.empty(like.size)
+        return self._spare[: like.size].reshape(like.shape)
+
+    def _shaped(self, attributes: tuple[str, ...], array: FloatArray) -> FloatArray:
+        """Weights with one axis per attribute of the domain, of length one where they do not look."""
+        names, sizes = self.domain.attributes, self.domain.sizes
+        order = [a for a in names if a in attributes]
+        across = array.reshape([sizes[a] for a in attributes]).transpose([attributes.index(a) for a in order])
+        return across.reshape([sizes[a] if a in attributes else 1 for a in names])
+
+    def _settle(self) -> None:
+        """Multiply the normaliser in, settle the sum of iterates, and sum the marginals again."""
+        scale = self.total / float(self._cells.sum())
+        for part in _blocks(self._cells.shape):
+            self._rest[part] += self._seen * self._cells[part]
+            self._cells[part] *= scale
+        self._mass, self.scale, self._seen, self._rounds = self.total, 1.0, 0.0, 0
+        self._marginals = marginals(self._cells, self._wanted)
+
+    def _move(self, box: tuple[slice, ...], change: FloatArray) -> None:
+        """Add the marginals of what changed in a box."""
+        if not change.size:
+            return
+        free = tuple(a for a, n in enumerate(change.shape) if n > 1)
+        inner = {axes: tuple(free.index(a) for a in axes if a in free) for axes in self._wanted}
+        found = marginals(change.reshape([change.shape[a] for a in free]), tuple(dict.fromkeys(inner.values())))
+        for axes, kept in inner.items():
+            here = self._marginals[axes][tuple(box[a] for a in axes)]
+            here += found[kept].reshape(here.shape)
+
+
+def marginals(table: FloatArray, wanted: Sequence[Axes]) -> dict[Axes, FloatArray]:
+    """The sums of a table over all axes but the wanted ones, each a sorted tuple.
+
+    Three groups of axes: a marginal of few axes lies in the union of two of them, so three long sums replace one for
+    each, and the same again within them.
+    """
+    shape = table.shape
+    if table.size <= DIRECT_CELLS or len(wanted) <= 1 or len(shape) < 3:
+        return {axes: table.sum(axis=tuple(a for a in range(len(shape)) if a not in axes)) for axes in wanted}
+    found: dict[Axes, FloatArray] = {}
+    for left_out in _thirds(shape):
+        inside = [axes for axes in wanted if axes not in found and not set(axes) & set(left_out)]
+        if not inside:
+            continue
+        kept = [a for a in range(len(shape)) if a not in left_out]
+        before, here = math.prod(shape[: left_out[0]]), math.prod(shape[a] for a in left_out)
+        # Neighbouring axes are one long axis: the sum streams through the table.
+        short = table.reshape(before, here, -1).sum(axis=1).reshape([shape[a] for a in kept])
+        below = marginals(short, [tuple(kept.index(a) for a in axes) for axes in inside])
+        found |= {tuple(kept[a] for a in axes): array for axes, array in below.items()}
+    rest = [axes for axes in wanted if axes not in found]
+    return found | {axes: table.sum(axis=tuple(a for a in range(len(shape)) if a not in axes)) for axes in rest}
+
+
+def _thirds(shape: tuple[int, ...]) -> list[Axes]:
+    """Three runs of neighbouring axes with about as many cells each."""
+    logs = np.cumsum([0.0, *(math.log(n) for n in shape)])
+    ends = range(1, len(shape))
+
+    def longest(cut: tuple[int, int]) -> float:
+        return float(max(logs[cut[0]], logs[cut[1]] - logs[cut[0]], logs[-1] - logs[cut[1]]))
+
+    first, second = min(combinations(ends, 2), key=longest)
+    return [tuple(range(first)), tuple(range(first, second)), tuple(range(second, len(shape)))]
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """By which share of itself each cell grows: exp(step x product of weights) - 1."""
+
+    weights: Sequence[FloatArray]
+    step: float
+    two_valued: bool
+    """Every weight is zero or one: the share then is the same wherever there is one, and no exponential is needed."""
+
+    @classmethod
+    def of(cls, weights: Sequence[FloatArray], step: float) -> Growth:
+        tops = [float(w.max(initial=0.0)) for w in weights]
+        if all(bool(((w == 0) | (w == top)).all()) for w, top in zip(weights, tops, strict=True)):
+            ones = [w / top for w, top in zip(weights, tops, strict=True) if top and not bool((w == top).all())]
+            return cls(ones, math.expm1(step * math.prod(tops)), True)
+        return cls(weights, step, False)
+
+    def touched(self, shape: tuple[int, ...]) -> IntArray | None:
+        """The rows along the first axis that grow at all, if that is known and not nearly all of them do."""
+        if not self.two_valued or len(shape) < 2:
+            return None
+        vectors = [w.reshape(-1) for w in self.weights if w.size == w.shape[0] == shape[0] > 1]
+        rows = np.flatnonzero(np.prod(vectors, axis=0)) if vectors else np.arange(shape[0])
+        return rows if len(rows) <= PICKED_SHARE * shape[0] else None
+
+    def within(self, part: Part) -> FloatArray:
+        """The shares of one block of cells; of length one along an axis that makes no difference."""
+        weights = [w[_within(part, w.shape)] for w in self.weights]
+        if not self.two_valued and _one_after_the_other(weights):
+            return _by_series(weights[0], weights[1], self.step)
+        found: FloatArray = np.array(self.step)
+        for array in weights:
+            found = found * array
+        if not self.two_valued:
+            np.exp(found, out=found)
+            found -= 1.0
+        return found
+
+
+def _one_after_the_other(weights: Sequence[FloatArray]) -> bool:
+    """Whether there are two arrays, of some length, and the first looks at earlier axes than the second."""
+    if len(weights) != 2 or min(w.size for w in weights) < SERIES_LENGTH:
+        return False
+    first, second = ([axis for axis, n in enumerate(w.shape) if n > 1] for w in weights)
+    return max(first) < min(second)
+
+
+def _by_series(first: FloatArray, second: FloatArray, step: float) -> FloatArray:
+    """exp(step x first x second) - 1 by its power series, which is a thin matrix product: no exponential at all."""
+    largest = abs(step) * float(np.abs(first).max()) * float(np.abs(second).max())
+    terms, left = 1, largest
+    while left > 2.0**-55:
+        terms += 1
+        left *= largest / terms
+    rows = np.multiply.accumulate(np.outer(1 / np.arange(1, terms + 1), step * first))
+    columns = np.multiply.accumulate(np.tile(second.reshape(-1), (terms, 1)))
+    return (rows.T @ columns).reshape(np.broadcast_shapes(first.shape, second.shape))
+
+
+def _extent(shaped: Sequence[FloatArray], axis: int, size: int) -> slice:
+    """From the first to the last value of an axis at which no weight is known to vanish."""
+    low, high = 0, size
+    for array in shaped:
+        if array.shape[axis] > 1:
+            some = np.flatnonzero(array.any(axis=tuple(a for a in range(array.ndim) if a != axis)))
+            low, high = (max(low, int(some[0])), min(high, int(some[-1]) + 1)) if len(some) else (0, 0)
+    return slice(low, max(low, high))
+
+
+def _blocks(shape: tuple[int, ...]) -> list[Part]:
+    """A table cut into blocks along its first axes."""
+    cut, size = 0, math.prod(shape)
+    while cut < len(shape) - 1 and size > BLOCK_CELLS:
+        size //= max(1, shape[cut])
+        cut += 1
+    if not cut:
+        return [tuple(slice(None) for _ in shape)]
+    step = max(1, BLOCK_CELLS // max(1, size))
+    *outer, last = shape[:cut]
+    return [
+        (*(slice(i, i + 1) for i in index), slice(start, start + step))
+        for index in np.ndindex(*outer)
+        for start in range(0, last, step)
+    ]
+
+
+def _rows(rows: IntArray, shape: tuple[int, ...]) -> list[Part]:
+    """Some rows along the first axis, in blocks."""
+    step = max(1, BLOCK_CELLS // max(1, math.prod(shape[1:])))
+    return [(rows[start : start + step],) for start in range(0, len(rows), step)]
+
+
+def _within(part: Part, shape: tuple[int, ...]) -> Part:
+    """The same block of weights that may have length one along an axis."""
+    return tuple(s if n > 1 else slice(None) for s, n in zip(part, shape, strict=False))

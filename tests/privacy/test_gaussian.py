@@ -1,0 +1,156 @@
+"""Gaussian composition: certified numbers against floats, and discrete Gaussians against what is claimed of them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import integrate, special, stats
+
+from audit import numeric_gaussian_delta
+from dpjoin.privacy.accountant import largest_rho
+from dpjoin.privacy.budget import GAUSSIAN, ZERO_CONCENTRATED, Budget, ConcentratedAccountant
+from dpjoin.privacy.gaussian import (
+    GRAIN,
+    LARGEST_DELTA,
+    SLACK,
+    gaussian_conversion_delta,
+    largest_gaussian_rho,
+    mills_lower,
+    mills_upper,
+    tail_delta,
+)
+from dpjoin.privacy.truncated import gaussian_delta
+
+FloatArray = NDArray[np.float64]
+
+
+def discrete_gaussian(variance: float, reach: int) -> FloatArray:
+    """Its probabilities on -reach … reach."""
+    weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * variance))
+    return np.asarray(weights / weights.sum())
+
+
+def hockey_stick(p: FloatArray, q: FloatArray, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@given(st.fractions(Fraction(1, 4), Fraction(40), max_denominator=1000))
+def test_continued_fractions_enclose_the_mills_ratio(x: Fraction) -> None:
+    truth = float(special.erfcx(float(x) / math.sqrt(2)) * math.sqrt(math.pi / 2))
+    low, high = float(mills_lower(x)), float(mills_upper(x))
+    assert low * (1 - 1e-12) <= truth <= high * (1 + 1e-12)
+    assert high - low < (0.05 if x < 1 else 1e-7) * truth
+
+
+@given(st.floats(0.01, 4), st.floats(0.05, 20))
+def test_the_conversion_bounds_its_formula(mu: float, epsilon: float) -> None:
+    assume(epsilon >= mu**2 / 2 + mu)
+    truth = numeric_gaussian_delta(mu**2 / 2, epsilon)
+    found = float(gaussian_conversion_delta(mu=Fraction(mu), epsilon=Fraction(epsilon)))
+    if truth > 1e-14:
+        assert truth * (1 - 1e-6) <= found <= truth * (1 + 1e-5)
+
+
+@given(st.floats(0.01, 50), st.floats(1e-15, 1e-4))
+def test_the_largest_rho_is_certified_and_nearly_optimal(epsilon: float, delta: float) -> None:
+    rho = largest_gaussian_rho(epsilon=Fraction(epsilon), delta=Fraction(delta))
+    mu = Fraction(math.isqrt(int(2 * rho * 2**200)), 2**100)
+    kept = Fraction(epsilon) * (1 - SLACK)
+    assert gaussian_conversion_delta(mu=mu, epsilon=kept) <= Fraction(delta) * (1 - SLACK)
+    assert gaussian_conversion_delta(mu=mu * Fraction(1001, 1000), epsilon=Fraction(epsilon)) > Fraction(delta)
+    assert rho > largest_rho(epsilon=Fraction(epsilon), delta=Fraction(delta))[0]
+
+
+@pytest.mark.parametrize("variance", [3.1, 4.0, 7.5, 30.0])
+def test_a_rounded_gaussian_is_the_discrete_one(variance: float) -> None:
+    """P-66, by numerical integration: N(0, variance - GRAIN), rounded by a discrete Gaussian of variance GRAIN."""
+    wide = discrete_gaussian(variance, 60)
+    near = np.arange(-40, 41)
+
+    def rounded(z: int) -> float:
+        def density(y: float) -> float:
+            kernel = np.exp(-((near + round(y) - y) ** 2) / (2 * GRAIN)).sum()
+            return float(
+                stats.norm.pdf(y, scale=math.sqrt(variance - GRAIN)) * math.exp(-((z - y) ** 2) / (2 * GRAIN)) / kernel
+            )
+
+        reach = 12 * math.sqrt(variance - GRAIN)
+        return float(integrate.quad(density, -reach, reach, epsabs=0, epsrel=1e-12, limit=500)[0])
+
+    for z in (0, 1, 3, 6):
+        assert rounded(z) == pytest.approx(wide[60 + z], rel=1e-9)
+
+
+def worst_excess(variance: float, moves: int, mu: float) -> float:
+    """By how much a discrete Gaussian exceeds the delta of a Gaussian with this mu, over many epsilons, relatively."""
+    reach = int(14 * math.sqrt(variance)) + moves
+    noise = discrete_gaussian(variance, reach + moves)
+    p, q = noise[moves:], noise[:-moves]
+    excess = -1.0
+    for epsilon in np.linspace(0.0, min(8.0, 8 * mu + mu**2 / 2), 200):
+        claimed = numeric_gaussian_delta(mu**2 / 2, float(epsilon))
+        if claimed > 1e-10:
+            excess = max(excess, hockey_stick(p, q, float(epsilon)) / claimed - 1)
+    return excess
+
+
+@pytest.mark.parametrize(("rho", "moves"), [(0.5, 1), (0.1, 1), (0.05, 3), (0.02, 1), (2.0, 7), (0.001, 1)])
+def test_noise_with_the_grain_is_as_private_as_claimed(rho: float, moves: int) -> None:
+    variance = float(GAUSSIAN.variance(moves**2, Fraction(rho)))
+    assert worst_excess(variance, moves, math.sqrt(2 * rho)) <= 1e-6
+
+
+@pytest.mark.known_bad
+@pytest.mark.parametrize(("rho", "moves"), [(0.5, 1), (0.1, 1), (0.02, 1)])
+def test_noise_without_the_grain_is_not(rho: float, moves: int) -> None:
+    """Discrete Gaussians are not Gaussian: with the variance of zCDP they exceed what Gaussian composition claims."""
+    variance = float(ZERO_CONCENTRATED.variance(moves**2, Fraction(rho)))
+    assert worst_excess(variance, moves, math.sqrt(2 * rho)) > 1e-3
+
+
+def test_truncated_and_plain_noise_together() -> None:
+    """P-67 in full: one truncated and one plain Gaussian, every pair of outcomes counted."""
+    rhos, half_width = (0.05, 0.08), 30
+    first, second = (float(GAUSSIAN.variance(1, Fraction(r))) for r in rhos)
+    delta = float(gaussian_delta(variance=Fraction(first), sensitivity=1, half_width=half_width))
+    delta += float(tail_delta(variance=Fraction(first), half_width=half_width))
+    cut = np.concatenate([discrete_gaussian(first, half_width), [0.0]])
+    plain = discrete_gaussian(second, 80)
+    p = np.multiply.outer(cut, plain[1:])
+    q = np.multiply.outer(np.roll(cut, 1), plain[:-1])
+    for epsilon in np.linspace(0.0, 4.0, 80):
+        claimed = numeric_gaussian_delta(sum(rhos), float(epsilon))
+        if claimed <= LARGEST_DELTA:
+            assert hockey_stick(p, q, float(epsilon)) <= delta + claimed * (1 + 1e-9)
+            assert hockey_stick(q, p, float(epsilon)) <= delta + claimed * (1 + 1e-9)
+
+
+@given(st.fractions(Fraction(1), Fraction(10**4), max_denominator=50), st.integers(1, 8))
+def test_tails_are_paid_for(variance: Fraction, deviations: int) -> None:
+    """P-67: with at most half cut off, a conversion's delta below the largest grows by no more than this."""
+    width = deviations * math.isqrt(math.ceil(variance))
+    noise = discrete_gaussian(float(variance), 9 * math.isqrt(math.ceil(variance)) + width + 20)
+    middle = len(noise) // 2
+    outside = 2 * float(noise[: middle - width].sum())
+    if outside <= 0.5:
+        paid = float(tail_delta(variance=variance, half_width=width))
+        assert float(LARGEST_DELTA) * outside / (1 - outside) <= paid * (1 + 1e-9)
+
+
+def test_a_budget_chooses_what_buys_more() -> None:
+    usual = Budget(epsilon=1.0, delta=1e-6)
+    assert usual.composition is ZERO_CONCENTRATED
+    assert usual.without_choices().composition is GAUSSIAN
+    assert usual.without_choices() == usual
+    assert repr(usual.without_choices()) == "Budget(epsilon=1.0, delta=1e-06)"
+    more = ConcentratedAccountant(usual.without_choices()).rho / ConcentratedAccountant(usual).rho
+    assert 1.14 < more < 1.16
+    # Where noise is small the grain would cost more than Gaussian composition gains; there large deltas have no proof.
+    for epsilon, delta in ((20.0, 1e-6), (1.0, 1e-3), (1e-4, 1e-6)):
+        assert Budget(epsilon=epsilon, delta=delta).without_choices().composition is ZERO_CONCENTRATED

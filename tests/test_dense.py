@@ -1,0 +1,366 @@
+"""The incremental iterate is the naive loop: the same choices, the same average, whatever the groups look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpjoin as dj
+from dpjoin.algorithms import pmw as algorithm
+from dpjoin.algorithms.pmw import pmw, query_weights
+from dpjoin.algorithms.progress import silent
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.errors import SpecError
+from dpjoin.methods import PAPER_CELLS, chosen_method
+from dpjoin.model import dense
+from dpjoin.model.dense import Growth, Iterate, marginals
+from dpjoin.model.terms import Domain
+from dpjoin.planning import layout
+from dpjoin.privacy.budget import Approximate
+from dpjoin.workload import (
+    CELLS,
+    PREFIXES,
+    RANGES,
+    Factor,
+    Group,
+    cell_labels,
+    group_from_json,
+    group_to_json,
+    kronecker,
+    product_group,
+    weight_rows,
+    where,
+)
+from naive import cell_weights, naive_answers, naive_rounds
+
+TOTAL = 2**7 * 3**4 * 5**4
+"""Every marginal of the uniform table is whole then: no first answer lies between two grid points, where the last bit
+of a sum would decide how it is rounded."""
+BUDGET = Approximate(Fraction(1), Fraction(1, 10**6))
+
+
+def schema_of(sizes: Sequence[int]) -> dj.Schema:
+    """Two tables that share a key; the attributes are split between them."""
+    names = [f"x{i}" for i in range(len(sizes))]
+    half = max(1, len(sizes) // 2)
+    return dj.Schema(
+        (
+            dj.Table(name="r", attributes=("k", *names[:half])),
+            dj.Table(name="s", attributes=("k", *names[half:])),
+        ),
+        (
+            dj.Attribute(name="k", key=True),
+            *(dj.Attribute(name=a, range=(0, n - 1)) for a, n in zip(names, sizes, strict=True)),
+        ),
+    )
+
+
+def some_factor(rng: np.random.Generator, schema: dj.Schema, attribute: str) -> Factor:
+    size = schema.attribute(attribute).size
+    kind = rng.integers(7)
+    if kind < 3:
+        return (CELLS, PREFIXES, RANGES)[kind]
+    if kind == 3:
+        return where(schema, attribute, rng.choice(size, size=rng.integers(1, size + 1), replace=False).tolist())
+    if kind == 4:
+        return Factor("weights", tuple(int(w) for w in rng.integers(-9, 10, size)), Fraction(1, 4))
+    rows = rng.integers(0, 2, (3, size)) if kind == 5 else rng.uniform(-1, 1, (2, size))
+    return weight_rows(rows)
+
+
+def some_groups(rng: np.random.Generator, schema: dj.Schema) -> list[Group]:
+    """Groups of every kind, with attributes in any order, and the join size."""
+    names = list(schema.queryable)
+    groups: list[Group] = [kronecker(schema, {})]
+    for _ in range(rng.integers(1, 6)):
+        scope = rng.choice(names, size=rng.integers(1, min(4, len(names) + 1)), replace=False)
+        groups.append(kronecker(schema, {str(a): some_factor(rng, schema, str(a)) for a in scope}))
+    groups += [kronecker(schema, dict.fromkeys(pair, CELLS)) for pair in pairwise(names)]
+    if rng.integers(2):
+        weights: dict[str, Any] = {}
+        for table in schema.tables:
+            own = [a for a in table.attributes if a != "k"]
+            if own:
+                kept = [str(a) for a in rng.permutation(own)[: rng.integers(1, len(own) + 1)]]
+                weights[table.name] = (kept, rng.uniform(-1, 1, (4, *schema.shape(kept))))
+        groups.append(product_group(schema, weights))
+    return [g for g in groups if g.max_abs]  # a group without any weight asks nothing
+
+
+@dataclass
+class Found:
+    values: Any
+
+
+@dataclass
+class Fixed:
+    """Stands for a Curator with given noise: it chooses and measures as one does, from a seed."""
+
+    exact: list[Any]
+    total: int
+    seed: int
+    chosen: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+
+    def join_size(self, bound: Any, cost: Any) -> int:
+        return self.total
+
+    def prepare(self, groups: Any) -> None: ...
+
+    def reserve_rounds(self, count: int, each: Any, cost: Any) -> None: ...
+
+    def worst_query(self, groups: Any, model: Any, bound: Any, each: Any) -> tuple[int, int]:
+        scores = [
+            np.abs(e - np.asarray(m, dtype=float)) / max(1, g.max_abs)
+            + self.total / 20 * self.rng.gumbel(size=len(g))
+            - 1e9 * np.array([np.ptp(w) == 0 for w in weights_of(g)])
+            for e, m, g in zip(self.exact, model, groups, strict=True)
+        ]
+        g = int(np.argmax([s.max() for s in scores]))
+        self.chosen.append((g, int(scores[g].argmax())))
+        return self.chosen[-1]
+
+    def measure_query(self, group: Any, index: int, bound: Any, each: Any) -> Found:
+        g = self.chosen[-1][0]
+        noise = self.total * group.max_abs * self.rng.laplace(scale=0.3)
+        return Found(np.array([(float(self.exact[g][index]) + noise) * float(group.unit)]))
+
+
+def weights_of(group: Group) -> list[Any]:
+    """Each query's weights on the cells of its scope."""
+    domain = Domain(group.scope, (), dict(zip(group.scope, group.shape, strict=True)))
+    return [cell_weights(domain, group, i) for i in range(len(group))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(2, 5), min_size=2, max_size=5), st.integers(0, 10**6), st.integers(2, 25), st.booleans())
+def test_rounds_equal_the_naive_loop(sizes: list[int], seed: int, count: int, slabs: bool) -> None:
+    """Same noise: the same queries are chosen, and the average differs by 1e-12 at most, relatively, at every cell."""
+    rng = np.random.default_rng(seed)
+    schema = schema_of(sizes)
+    groups = some_groups(rng, schema)
+    names = list(schema.queryable)
+    cut = int(rng.integers(0, len(names) + 1))
+    domain = Domain(tuple(names[:cut]), tuple(names[cut:]), dict(zip(names, sizes, strict=True)))
+    hidden = rng.dirichlet(np.full(domain.cells, 0.3)).reshape(domain.rows, domain.columns) * TOTAL
+    exact = [np.rint(naive_answers(domain, hidden, g)) for g in groups]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(algorithm, "paper_rounds", lambda **_: count)
+        # Small tables: both paths, slabs and blocks, must be walked.
+        patch.setattr(dense, "LARGE_BOX", 1.0 if slabs else 0.05)
+        patch.setattr(dense, "DIRECT_CELLS", 4)
+        patch.setattr(dense, "BLOCK_CELLS", 16)
+        patch.setattr(dense, "SERIES_LENGTH", 2)
+        patch.setattr(dense, "ROUNDS_UNTIL_ANEW", 7)
+        curator: Any = Fixed(exact, TOTAL, seed)
+        bound: Any = Bounded()
+        model, _, rounds = pmw(curator, groups, domain, bound, BUDGET, silent)
+    other = Fixed(exact, TOTAL, seed)
+    average, chosen = naive_rounds(other, groups, domain, float(TOTAL), count, bound, None)
+    assert rounds == count
+    assert curator.chosen == chosen
+    np.testing.assert_allclose(model.table, average, rtol=1e-12, atol=0)
+
+
+@dataclass
+class Bounded:
+    value: int = 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_hundred_rounds_drift_by_less_than_1e12(seed: int) -> None:
+    """Long runs with large steps, through many fresh starts: table, marginals and the sum of tables stay right."""
+    rng = np.random.default_rng(seed)
+    schema = schema_of([6, 5, 4, 3])
+    groups = some_groups(rng, schema)
+    domain = Domain.split(dict(zip(schema.queryable, (6, 5, 4, 3), strict=True)))
+    fast = Iterate(domain, 50.0, [g.scope for g in groups])
+    table = np.full((domain.rows, domain.columns), 50.0 / domain.cells)
+    total = table.copy()
+    for _ in range(200):
+        group = groups[int(rng.integers(1, len(groups)))]
+        index, step = int(rng.integers(len(group))), float(rng.uniform(-0.5, 0.5))
+        fast.update(query_weights(group, index), step)
+        table = table * np.exp(cell_weights(domain, group, index) * step)
+        table *= 50.0 / table.sum()
+        total += table
+    np.testing.assert_allclose(fast.table(), table, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(fast.sum_of_tables(), total, rtol=1e-12, atol=0)
+    for group in groups:
+        expected = naive_answers(domain, table, group)
+        np.testing.assert_allclose(fast.answers(group), expected, rtol=1e-11, atol=1e-10 * group.max_abs)
+
+
+def test_a_slab_that_grows_for_ever_neither_overflows_nor_cancels() -> None:
+    """Five hundred steps of the largest size at one cell: the normaliser would leave float64 without fresh starts."""
+    domain = Domain(("a",), ("b",), {"a": 40, "b": 30})
+    fast = Iterate(domain, 9.0, [("a",)])
+    table = np.full((40, 30), 9.0 / 1200)
+    total = table.copy()
+    weights = {("a",): np.eye(40)[3], ("b",): np.eye(30)[29]}
+    for done in range(500):
+        step = 0.5 if done < 250 else -0.5
+        fast.update(weights, step)
+        table[3, 29] *= np.exp(step)
+        table *= 9.0 / table.sum()
+        total += table
+    np.testing.assert_allclose(fast.sum_of_tables(), total, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(fast.table(), table, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("step", [1e-9, -0.01, 0.5, -1.0, 3.0])
+def test_growth_by_the_series_is_the_exponential(step: float) -> None:
+    """To the last bits, for steps of any size a round can take, and beyond."""
+    rng = np.random.default_rng(3)
+    first, second = rng.uniform(-1, 1, (40, 1, 1)), rng.uniform(-1, 1, (1, 5, 8))
+    found = Growth.of([first, second], step).within(())
+    assert found.shape == (40, 5, 8)
+    np.testing.assert_allclose(found, np.expm1(step * first * second), rtol=0, atol=4e-16 * np.exp(abs(step)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.data())
+def test_marginals_equal_plain_sums(shape: list[int], data: st.DataObject) -> None:
+    """Three long sums, and the same again within them, give what one sum for each marginal gives."""
+    axes = st.lists(st.sampled_from(range(len(shape))), unique=True).map(lambda x: tuple(sorted(x)))
+    wanted = data.draw(st.lists(axes, unique=True, max_size=6))
+    table = np.random.default_rng(1).random(shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dense, "DIRECT_CELLS", 2)
+        found = marginals(table, wanted)
+    assert set(found) == set(wanted)
+    for kept, array in found.items():
+        expected = table.sum(axis=tuple(a for a in range(len(shape)) if a not in kept))
+        np.testing.assert_allclose(array, expected, rtol=1e-13)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_questions_are_rows_of_the_matrix(seed: int) -> None:
+    """One row, made without the others."""
+    rng = np.random.default_rng(seed)
+    schema = schema_of([4, 6])
+    factor = some_factor(rng, schema, "x1")
+    matrix = factor.matrix(6)
+    assert factor.count(6) == len(matrix)
+    assert factor.largest == max(1, int(np.abs(matrix).max()))
+    for number, row in enumerate(matrix):
+        assert factor.question(6, number).tolist() == row.tolist()
+
+
+def test_a_release_among_crossed_queries_lags_and_stays_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End to end with the profile `paper`: all answers are worked out a few times only, and the ledger adds up."""
+    rng = np.random.default_rng(5)
+    schema = dj.Schema(
+        (dj.Table(name="t", attributes=("a", "b")),),
+        (dj.Attribute(name="a", range=(0, 29)), dj.Attribute(name="b", range=(0, 19))),
+    )
+    matrices = {"a": rng.integers(0, 2, (40, 30)), "b": rng.uniform(-1, 1, (30, 20))}
+    workload = dj.Workload.crossed(schema, matrices)
+    assert len(workload) == 1200
+    data = {"t": pa.table({"a": rng.integers(0, 30, 3000) // 2, "b": rng.integers(0, 20, 3000)})}
+    worked_out = 0
+    plain = algorithm._Late._work_out
+
+    def counted(self: Any) -> None:
+        nonlocal worked_out
+        worked_out += 1
+        plain(self)
+
+    say = algorithm._Late.answers
+
+    def checked(self: Any) -> Any:
+        """Every answer of today lies within what is declared of the earlier one."""
+        late = say(self)
+        for group, before, drift in zip(workload.groups, late.answers, late.drift, strict=True):
+            assert np.abs(np.rint(self._table.answers(group)) - before).max() <= drift
+        return late
+
+    monkeypatch.setattr(algorithm._Late, "answers", checked)
+    monkeypatch.setattr(algorithm, "LATE_QUERIES", 1000)
+    monkeypatch.setattr(algorithm._Late, "_work_out", counted)
+    release = dj.release(schema, workload, data, dj.Budget(epsilon=1.0, delta=1e-6), profile="paper")
+    rounds = int(release.facts["strategy"].split()[2])
+    assert 1 <= worked_out <= rounds / 4
+    assert release.ledger.epsilon == 1
+    assert release.answer().shape == (1200,)
+
+
+def test_steps_bound_how_far_a_table_moves() -> None:
+    """Half the l1 distance is at most tanh(width x step / 4) of the total, and some table comes close."""
+    rng = np.random.default_rng(8)
+    closest = 0.0
+    for _ in range(300):
+        domain = Domain(("a",), ("b",), {"a": 6, "b": 5})
+        table = Iterate(domain, 7.0, [("a",)])
+        table.update({("a",): rng.normal(size=6), ("b",): rng.normal(size=5)}, float(rng.normal() * 4))
+        before, low = table.table(), float(rng.integers(-1, 1))
+        vector, step = rng.uniform(low, 1, 6), float(rng.uniform(-2, 2))
+        vector[:2] = low, 1.0
+        table.update({("a",): vector}, step)
+        most = 7.0 * np.tanh(abs(step) * (1 - low) / 4)
+        assert table.distance(before) <= most * (1 + 1e-12)
+        assert table.distance(before) == pytest.approx(np.abs(table.table() - before).sum() / 2)
+        closest = max(closest, table.distance(before) / most)
+    assert closest > 0.9
+
+
+@pytest.mark.oracle
+def test_crossed_queries_are_exact_in_both_engines() -> None:
+    """Rows of weights per attribute: DuckDB's answers are the definition's, in float64's range and beyond it."""
+    rng = np.random.default_rng(9)
+    schema = schema_of([4, 3])
+    owned = {"r": ("x0", 4), "s": ("x1", 3)}
+    rows = {t: [{"k": int(rng.integers(3)), a: int(rng.integers(n))} for _ in range(30)] for t, (a, n) in owned.items()}
+    for scale in (1, 2**16, 2**44):
+        factors = {
+            "x0": Factor("rows", packed=(rng.integers(-9, 9, (5, 4)) * scale).tobytes()),
+            "x1": Factor("rows", unit=Fraction(1, 4), packed=(rng.integers(-9, 9, (2, 3)) * scale).tobytes()),
+        }
+        group = kronecker(schema, factors)
+        tables = {t: pa.Table.from_pylist(r) for t, r in rows.items()}
+        (fast,) = DuckEngine(schema, tables, attributes=schema.queryable).exact_answers([group])
+        (slow,) = BruteEngine(schema, rows).exact_answers([group])
+        assert [int(v) for v in fast] == [int(v) for v in slow]
+
+
+def test_crossed_workloads_survive_a_round_trip_and_say_what_is_wrong() -> None:
+    """As plain data and back; weights must be rows within [-1, 1], one number per value."""
+    schema = schema_of([4, 3])
+    workload = dj.Workload.crossed(schema, {"x0": np.eye(4), "x1": [[0.5, -1, 0.25]]})
+    (group,) = workload.groups
+    again = group_from_json(schema, group_to_json(group))
+    assert again == group
+    assert hash(again) == hash(group)
+    assert [str(f.unit) for f in group.factors] == ["1", "1/65536"]
+    assert cell_labels(schema, group)[0] == ("x0 row 0", "x1 row 0")
+    with pytest.raises(SpecError, match="rows of 4 numbers"):
+        dj.Workload.crossed(schema, {"x0": [[1, 0, 0]]})
+    with pytest.raises(SpecError, match="one row per question"):
+        dj.Workload.crossed(schema, {"x0": [1, 0, 0, 1]})
+    with pytest.raises(SpecError, match=r"must lie in \[-1, 1\]"):
+        dj.Workload.crossed(schema, {"x0": [[2, 0, 0, 1]]})
+
+
+def test_the_paper_profile_serves_ten_million_cells_and_says_where_it_ends() -> None:
+    """The limit is that of a dense table, above that of the tight profile; the plan says that the model is dense."""
+    schema = schema_of([10] * 7)
+    workload = dj.Workload.marginals(schema, 2)
+    assert chosen_method(schema, "two_table", "paper", workload).name == "two_table"
+    assert layout(workload, "paper").words.startswith("dense")
+    assert layout(workload).words.startswith("factored")
+    larger = schema_of([10] * 8)
+    with pytest.raises(SpecError, match=f"at most {PAPER_CELLS:,} cells"):
+        chosen_method(larger, "two_table", "paper", dj.Workload.marginals(larger, 2))
