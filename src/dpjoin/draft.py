@@ -112,6 +112,7 @@ def _workload(ways: int) -> str:
 # What the release should answer well.
 # marginals = 2     every pair of attributes; 1 for each alone; [["a", "b"], ["c"]] for chosen ones
 # prefixes, ranges, sums = ["attribute", {{ attribute = "x", by = ["y"] }}]
+# important = [{{ attributes = ["x", "y"], factor = 5 }}]   # errors there count five times
 # queries = ["SELECT a, COUNT(*) FROM joined WHERE b = 'x' GROUP BY a"]
 
 [workload]

@@ -41,7 +41,7 @@ from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, de
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.schema import Schema
 from dpjoin.spec import Spec
-from dpjoin.workload import Products, Workload
+from dpjoin.workload import Group, Products, Workload
 
 MAX_TABLES = 8
 """The gauge looks at every subset of the tables."""
@@ -243,12 +243,17 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         model=kept.words,
         memory=kept.memory,
         queries=len(workload),
-        groups=tuple(GroupPlan(g.name, len(g), g.cells) for g in workload.groups),
+        groups=tuple(GroupPlan(_name(workload, g), len(g), g.cells) for g in workload.groups),
         stages=stages,
         expected=expected,
         buckets=buckets,
         notes=_notes(schema),
     )
+
+
+def _name(workload: Workload, group: Group) -> str:
+    counts = workload.importance_of(group)
+    return group.name if counts == 1.0 else f"{group.name} (counts {counts:g} times)"
 
 
 _CUT = {

@@ -42,7 +42,7 @@ _PRIVACY = ("epsilon", "delta")
 _RELEASE = ("method", "profile")
 _TABLE = ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds")
 _ATTRIBUTE = ("values", "range", "bins", "key", "other")
-_WORKLOAD = ("marginals", "prefixes", "ranges", "sums", "products", "queries", "groups")
+_WORKLOAD = ("marginals", "prefixes", "ranges", "sums", "products", "queries", "groups", "important")
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +189,26 @@ def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
     workload += Workload(schema, tuple(_group(schema, item, i) for i, item in enumerate(_list(data, "groups"))))
     if not workload.groups:
         raise SpecError("workload must ask something; marginals = 2 is a good start")
+    for i, item in enumerate(_list(data, "important")):
+        workload += _important(workload, item, f"workload.important[{i}]")
     return workload
+
+
+def _important(workload: Workload, item: object, where: str) -> Workload:
+    """The groups that look at just the named attributes, counting more."""
+    if not isinstance(item, Mapping) or not {"attributes", "factor"} <= set(item):
+        raise SpecError(f'{where} must be like {{ attributes = ["x", "y"], factor = 5 }}')
+    _check_keys(item, ("attributes", "factor"), f"{where}: ")
+    factor, wanted = item["factor"], set(_names(item["attributes"], where))
+    if isinstance(factor, bool) or not isinstance(factor, int | float):
+        raise SpecError(f"{where}: factor ({factor!r}) must be a number; 1 is that of other groups")
+    groups = tuple(g for g in workload.groups if set(g.scope) == wanted)
+    if not groups:
+        raise SpecError(f"{where}: no group of the workload looks at just {sorted(wanted)}; ask for it as well")
+    try:
+        return Workload(workload.schema, groups).important(factor)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
 
 
 def _group(schema: Schema, item: Any, number: int) -> Group:
@@ -203,7 +222,15 @@ def workload_to_dict(workload: Workload) -> dict[str, Any]:
     """The workload as plain data."""
     plain = [list(g.scope) for g in workload.groups if isinstance(g, Kronecker) and g.is_marginal]
     rest = [group_to_json(g) for g in workload.groups if not (isinstance(g, Kronecker) and g.is_marginal)]
-    return ({"marginals": plain} if plain else {}) | ({"groups": rest} if rest else {})
+    counts: dict[tuple[str, ...], float] = {}
+    for group in workload.groups:
+        counts[group.scope] = max(counts.get(group.scope, 0.0), workload.importance_of(group))
+    important = [{"attributes": list(scope), "factor": f} for scope, f in counts.items() if f != 1.0]
+    return (
+        ({"marginals": plain} if plain else {})
+        | ({"groups": rest} if rest else {})
+        | ({"important": important} if important else {})
+    )
 
 
 def _products(schema: Schema, item: object, number: int) -> Workload:

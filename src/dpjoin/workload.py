@@ -217,11 +217,45 @@ class Workload:
 
     schema: Schema
     groups: tuple[Group, ...]
+    importance: tuple[float, ...] = ()
+    """How much the errors of each group count when the budget is divided; empty: all alike."""
+
+    def __post_init__(self) -> None:
+        if self.importance and len(self.importance) != len(self.groups):
+            raise SpecError(f"importance must have a number for each of the {len(self.groups)} groups")
 
     def __add__(self, other: Workload) -> Workload:
+        """All groups of both; one that is in both counts as much as where it counts more."""
         if other.schema != self.schema:
             raise SpecError("two workloads must share one schema to be added")
-        return Workload(self.schema, self.groups + tuple(g for g in other.groups if g not in self.groups))
+        groups = self.groups + tuple(g for g in other.groups if g not in self.groups)
+        if not self.importance and not other.importance:
+            return Workload(self.schema, groups)
+
+        def counts(group: Group) -> float:
+            return max(w.importance_of(group) for w in (self, other) if group in w.groups)
+
+        return Workload(self.schema, groups, tuple(map(counts, groups)))
+
+    def important(self, factor: float) -> Workload:
+        """The same questions, whose errors count so many times: more of the budget goes to them.
+
+        >>> from dpjoin.schema import Attribute, Table
+        >>> schema = Schema((Table(name="r", attributes=("a", "c")),),
+        ...                 (Attribute(name="a", range=(0, 3)), Attribute(name="c", values=("x", "y"))))
+        >>> workload = Workload.marginals(schema, 1) + Workload.marginals(schema, [("a",)]).important(5)
+        >>> workload.importance
+        (5.0, 1.0)
+        """
+        if not 1 <= factor <= 1000:
+            raise SpecError(f"importance ({factor}) must be a number from 1 to 1000; 1 is that of other groups")
+        if any(isinstance(g, Products) for g in self.groups):
+            raise SpecError("importance must be of marginals, prefixes, ranges or sums; product queries count alike")
+        return Workload(self.schema, self.groups, tuple(factor * self.importance_of(g) for g in self.groups))
+
+    def importance_of(self, group: Group) -> float:
+        """How much the errors of one of its groups count."""
+        return float(self.importance[self.groups.index(group)]) if self.importance else 1.0
 
     def __len__(self) -> int:
         return sum(len(g) for g in self.groups)

@@ -59,7 +59,7 @@ def measure_alone(
         scopes = [head + scope for scope in own_scopes(workload, table, common)]
         schema = curator.schema
         groups = tuple(kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in scopes if s)
-        own = Workload(schema, groups)
+        own = Workload(schema, groups, tuple(_importance(workload, g.scope) for g in groups))
         bound = curator.public_bound()
         assert bound is not None, "a table alone has sensitivity one"
         total = measure_total(curator, bound, round_down(curator.rho_left * COUNT_SHARE))
@@ -70,6 +70,12 @@ def measure_alone(
         model, _ = measure_join(curator, own, bound, total, say, seed=1000 + n)
         models.append(model)
     return tuple(models)
+
+
+def _importance(workload: Workload, scope: Sequence[str]) -> float:
+    """The largest importance of a group to which a table's marginal contributes all it has."""
+    table = set(workload.attributes) & set(scope)
+    return max((workload.importance_of(g) for g in workload.groups if table & set(g.scope) == table), default=1.0)
 
 
 def measured_scopes(workload: Workload) -> list[tuple[str, ...]]:

@@ -104,7 +104,8 @@ def measure_join(
     floor = 0.0
     part = rho if not products else round_down(rho / 2) if cliques else Fraction(0)
     if cliques:
-        fitted = measure_marginals(curator, groups, terms, bound, part, float(noisy_total), progress)
+        importance = clique_importance(workload, cliques)
+        fitted = measure_marginals(curator, groups, terms, importance, bound, part, float(noisy_total), progress)
     else:
         fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
     strategy = f"{len(groups)} marginals, pilot then by expected gain" if cliques else ""
@@ -147,7 +148,8 @@ def _measure_large(
     groups = dict(zip(cliques, clique_groups(workload.schema, cliques), strict=True))
     domain = domain_of(workload)
     sizes = {a: domain.sizes[a] for a in workload.attributes}
-    chosen = measure_chosen(curator, groups, sizes, bound, curator.rho_left, noisy_total, progress)
+    importance = dict(zip(cliques, clique_importance(workload, cliques), strict=True))
+    chosen = measure_chosen(curator, groups, sizes, importance, bound, curator.rho_left, noisy_total, progress)
     progress("error bars", 0, 1)
     members = factored.plausible(chosen.fit, chosen.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)
@@ -164,6 +166,20 @@ def _measure_large(
         misfits=chosen.misfits,
     )
     return model, chosen.strategy
+
+
+def clique_importance(workload: Workload, cliques: Sequence[tuple[str, ...]]) -> list[float]:
+    """How much each clique's errors count: as the most important group that it answers and no smaller one does."""
+    found = []
+    for clique in cliques:
+        smaller = [set(c) for c in cliques if set(c) < set(clique)]
+        own = [
+            workload.importance_of(g)
+            for g in workload.groups
+            if set(g.scope) <= set(clique) and not any(set(g.scope) <= c for c in smaller)
+        ]
+        found.append(max(own, default=1.0))
+    return found
 
 
 def clique_groups(schema: Schema, cliques: Sequence[tuple[str, ...]]) -> list[Group]:

@@ -77,6 +77,7 @@ def measure_chosen(
     curator: Curator,
     groups: Mapping[Scope, Group],
     sizes: Mapping[str, int],
+    importance: Mapping[Scope, float],
     bound: Bound,
     rho: Fraction,
     total: float,
@@ -96,14 +97,14 @@ def measure_chosen(
             looks[clique] = looks[clique].combined(look) if clique in looks else look
 
     if not wide:
-        measure(single, split(rho, len(single)))
+        measure(single, split(rho, [importance[c] for c in single]))
         tree = tree_of(sizes, single)
         evidence = evidence_of(tree, looks)
         return Chosen(learn(start(tree, total), evidence), evidence, (), f"{len(single)} marginals once")
 
     progress("measure", 0, 3)
-    first = split(round_down(rho * SINGLES_SHARE), len(single)) if single else []
-    pilot = split(round_down(rho * PILOT_SHARE), len(wide))
+    first = split(round_down(rho * SINGLES_SHARE), [importance[c] for c in single])
+    pilot = split(round_down(rho * PILOT_SHARE), [importance[c] for c in wide])
     measure(single, first)
     measure(wide, pilot)
     progress("measure", 1, 3)
@@ -111,14 +112,15 @@ def measure_chosen(
     if tree.cells <= ALL_CELLS:
         fit = start(tree, total)
     else:
-        fit = _chosen(sizes, single, {c: looks[c] for c in wide}, looks, total)
+        fit = _chosen(sizes, single, {c: looks[c] for c in wide}, looks, importance, total)
     fit = learn(fit, evidence_of(fit.tree, looks), rounds=3, steps=20)
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
     precision = float(2 * rest / PIECES) / bound.value**2
     evidence = evidence_of(fit.tree, looks)
-    pieces = allocate(fit.tree.slices, fit.curvature, fit.tau_each, evidence, precision)
+    counts = [importance[c] for c in fit.tree.cliques]
+    pieces = allocate(fit.tree.slices, fit.curvature, fit.tau_each, evidence, precision, counts)
     costs = [round_down(rest * n / PIECES) for n in pieces if n]
     costs[-1] += rest - sum(costs, Fraction(0))
     measure([c for c, n in zip(fit.tree.cliques, pieces, strict=True) if n], costs)
@@ -172,7 +174,12 @@ def evidence_of(tree: JunctionTree, looks: Looks) -> Evidence:
 
 
 def _chosen(
-    sizes: Mapping[str, int], single: Sequence[Scope], candidates: Looks, looks: Looks, total: float
+    sizes: Mapping[str, int],
+    single: Sequence[Scope],
+    candidates: Looks,
+    looks: Looks,
+    importance: Mapping[Scope, float],
+    total: float,
 ) -> FactoredFit:
     """A model of the marginals by which it would be furthest off without them, as many as stay small."""
     tree = tree_of(sizes, single)
@@ -180,7 +187,10 @@ def _chosen(
     waiting = dict(candidates)
     most = cells_limit(len(look.noisy) for look in candidates.values())
     while waiting:
-        missed = {c: look.missed(total * fit.calibrated.marginal(c).reshape(-1)) for c, look in waiting.items()}
+        missed = {
+            c: importance[c] ** 2 * look.missed(total * fit.calibrated.marginal(c).reshape(-1))
+            for c, look in waiting.items()
+        }
         ranked = sorted((c for c in waiting if missed[c] > 0), key=missed.__getitem__, reverse=True)
         cliques, grown = list(tree.cliques), 0
         for clique in ranked:

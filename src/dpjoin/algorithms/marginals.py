@@ -39,7 +39,14 @@ class Fitted:
 
 
 def measure_marginals(
-    curator: Curator, groups: list[Group], terms: Terms, bound: Bound, rho: Fraction, total: float, progress: Progress
+    curator: Curator,
+    groups: list[Group],
+    terms: Terms,
+    importance: Sequence[float],
+    bound: Bound,
+    rho: Fraction,
+    total: float,
+    progress: Progress,
 ) -> Fitted:
     """Spend exactly `rho` on the cliques of `terms`; `groups` are the same cliques as queries, in order."""
     curator.prepare(groups)
@@ -54,12 +61,12 @@ def measure_marginals(
         return evidence
 
     if not wide:
-        evidence = measured(evidence, single, split(rho, len(single)))
+        evidence = measured(evidence, single, split(rho, [importance[i] for i in single]))
         return Fitted(learn(start(terms, total), evidence), evidence)
 
     progress("measure", 0, 3)
-    first = split(round_down(rho * SINGLES_SHARE), len(single)) if single else []
-    pilot = split(round_down(rho * PILOT_SHARE), len(wide))
+    first = split(round_down(rho * SINGLES_SHARE), [importance[i] for i in single])
+    pilot = split(round_down(rho * PILOT_SHARE), [importance[i] for i in wide])
     evidence = measured(evidence, single, first)
     evidence = measured(evidence, wide, pilot)
     progress("measure", 1, 3)
@@ -69,7 +76,7 @@ def measure_marginals(
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
     precision = float(2 * rest / PIECES) / bound.value**2
-    pieces = allocate(terms.slices, fit.curvature, fit.tau_each, evidence, precision)
+    pieces = allocate(terms.slices, fit.curvature, fit.tau_each, evidence, precision, importance)
     chosen = [i for i, n in enumerate(pieces) if n]
     costs = [round_down(rest * n / PIECES) for n in pieces if n]
     costs[-1] += rest - sum(costs, Fraction(0))
@@ -79,14 +86,25 @@ def measure_marginals(
     return Fitted(fit, evidence)
 
 
-def split(rho: Fraction, count: int) -> list[Fraction]:
-    """Equal parts that add up to exactly rho."""
-    each = round_down(rho / count)
-    return [each] * (count - 1) + [rho - each * (count - 1)]
+def split(rho: Fraction, importance: Sequence[float]) -> list[Fraction]:
+    """Parts that add up to exactly rho: equal ones, or by importance so that the sum of weighted errors is least.
+
+    With cost ρ_i an error is about ρ_i^-½; Σ w_i ρ_i^-½ is least where ρ_i grows with w_i^⅔.
+    """
+    if not importance:
+        return []
+    parts = [Fraction(round(w ** (2 / 3) * 2**20)) for w in importance]
+    costs = [round_down(rho * part / sum(parts)) for part in parts]
+    return [*costs[:-1], rho - sum(costs[:-1], Fraction(0))]
 
 
 def allocate(
-    slices: Sequence[slice], curvature: FloatArray, tau_each: FloatArray, evidence: Evidence, precision: float
+    slices: Sequence[slice],
+    curvature: FloatArray,
+    tau_each: FloatArray,
+    evidence: Evidence,
+    precision: float,
+    importance: Sequence[float],
 ) -> list[int]:
     """How many pieces of `precision` each clique gets: greedily, by the expected drop in total absolute error."""
     prior = 1.0 / tau_each**2
@@ -94,7 +112,8 @@ def allocate(
     def expected(i: int, pieces: int) -> float:
         w = slices[i]
         c: FloatArray = curvature[w]
-        return float((c / np.sqrt(c**2 * (evidence.precision[w] + pieces * precision) + prior[w])).sum())
+        width = c / np.sqrt(c**2 * (evidence.precision[w] + pieces * precision) + prior[w])
+        return importance[i] * float(width.sum())
 
     pieces = [0] * len(slices)
     now = np.array([expected(i, 0) for i in range(len(slices))])
