@@ -15,7 +15,7 @@ import numpy as np
 
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import round_down
-from dpjoin.model.fit import FEW_CELLS, Evidence, Fit, learn, start
+from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior, start
 from dpjoin.model.terms import FloatArray, Terms
 from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
@@ -70,8 +70,12 @@ def measure_marginals(
     evidence = measured(evidence, single, first)
     evidence = measured(evidence, wide, pilot)
     progress("measure", 1, 3)
-    # Where steps are dear, roughly: this fit only says where more is worth measuring, and the last one starts from it.
-    fit = learn(start(terms, total), evidence, rounds=2 if terms.domain.cells > FEW_CELLS else 4)
+    fit = start(terms, total)
+    if terms.domain.cells > FEW_CELLS:
+        # Steps are dear, so roughly: this only says where more is worth measuring, and the last fit starts from it.
+        fit = relearn_prior(maximise(fit, evidence, steps=60, tolerance=LOOSE), evidence)
+    else:
+        fit = learn(fit, evidence)
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))

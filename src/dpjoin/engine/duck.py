@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import contract, encode, keys, sumproduct
 from dpjoin.engine.cap import check_caps
+from dpjoin.engine.columns import array_of
 from dpjoin.engine.contract import Rows, Scope
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.engine.keys import CODE, ID, JoinValues, Keys, Values, number_keys
@@ -182,7 +183,7 @@ class DuckEngine:
         for table, data, exact_key in zip(self._schema.tables, tables, exact_keys, strict=True):
             owned = self._owned(table)
             key = np.zeros(data.num_rows, dtype=np.int64) if exact_key is None else exact_key
-            count = data.column("n").to_numpy() if "n" in data.column_names else None
+            count = array_of(data.column("n")) if "n" in data.column_names else None
             codes = _unpacked(self._schema, owned, data)
             rows, codes = _condensed(self._schema, Rows(key, count), codes, numbering.size)
             sides.append(Side(rows, codes, numbering.size))
@@ -208,7 +209,7 @@ class DuckEngine:
         found = {}
         for table in tables:
             owned, rows = self._owned(table), data[table.name]
-            count = rows.column("n").to_numpy() if "n" in rows.column_names else None
+            count = array_of(rows.column("n")) if "n" in rows.column_names else None
             codes = _unpacked(self._schema, owned, rows)
             counts = Counts(
                 (*((ID, a) for a in joins[table.name]), *((CODE, a) for a in owned)),
@@ -383,10 +384,10 @@ def _bits(schema: Schema, name: str) -> int:
 
 def _unpacked(schema: Schema, owned: Scope, data: Any) -> dict[str, NDArray[Any]]:
     if "n" not in data.column_names:
-        return {a: data.column(f"c{i}").to_numpy() for i, a in enumerate(owned)}
+        return {a: array_of(data.column(f"c{i}")) for i, a in enumerate(owned)}
     codes = {}
     for i, word in enumerate(_words(schema, owned)):
-        packed = data.column(f"w{i}").to_numpy()
+        packed = array_of(data.column(f"w{i}"))
         for name, shift in word:
             code = (packed >> shift) & ((1 << _bits(schema, name)) - 1)
             codes[name] = code.astype(np.min_scalar_type(schema.attribute(name).size))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpjoin.engine import cap, sumproduct
+from dpjoin.engine.columns import array_of
 from dpjoin.engine.contract import Scope
 from dpjoin.engine.interface import LISTED, ExactDegrees, Labels, Rules, Value
 from dpjoin.engine.sumproduct import Counts, Variable
@@ -208,7 +209,7 @@ def _offsets(arrays: Sequence[Any]) -> tuple[list[IntArray | None], Keys] | None
     """The usual case, one 64-bit integer key in a compact range: the distance from the lowest."""
     if any(a.type != pa.int64() or not len(a) for a in arrays):
         return None
-    values = [a.to_numpy() for a in arrays]
+    values = [array_of(a) for a in arrays]
     low, high = min(int(v.min()) for v in values), max(int(v.max()) for v in values)
     size = high - low + 1
     if size > _compact(sum(map(len, values))):
@@ -232,7 +233,7 @@ def _number(arrays: Sequence[Any], *, digits: bool) -> tuple[IntArray, Values]:
         arrays = [a.cast(pa.int32()) for a in arrays]
     elif pa.types.is_timestamp(kind):
         arrays = [a.cast(pa.int64()) for a in arrays]
-    values = np.concatenate([a.to_numpy() for a in arrays])
+    values = np.concatenate([array_of(a) for a in arrays])
     if not len(values):
         return np.zeros(0, dtype=np.int64), Values(kind, False, 1, 0, None)
     if values.dtype.kind == "f":
@@ -260,7 +261,7 @@ def _listed(values: Any, kind: Any, *, digits: bool = False) -> tuple[IntArray, 
 def _close(numbers: IntArray) -> tuple[IntArray, IntArray]:
     """The same numbers without gaps, and what each new number was before."""
     closed, distinct = _encode(numbers)
-    return closed, distinct.to_numpy()
+    return closed, array_of(distinct)
 
 
 def _encode(values: Any) -> tuple[IntArray, Any]:
@@ -269,7 +270,7 @@ def _encode(values: Any) -> tuple[IntArray, Any]:
     if not len(array):
         return np.zeros(0, dtype=np.int64), pa.array([], array.type)
     encoded = array.dictionary_encode().combine_chunks()
-    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+    return array_of(encoded.indices).astype(np.int64), encoded.dictionary
 
 
 def id_variables(attributes: Iterable[str]) -> list[Variable]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpjoin.model.fit import DEAR_CELLS, DEAR_TERMS, FEW_CELLS, Evidence, Fit, maximise, table_of
 from dpjoin.model.terms import BoolArray, Domain, FloatArray, Terms
+from dpjoin.model.threads import one_blas_thread
 from dpjoin.workload import Group, Kronecker
 
 MEMBERS = 12
@@ -67,7 +68,8 @@ class Model:
         if not self.members:
             return []
         assert self.terms is not None
-        return [table_of(self.terms, potentials, total) for potentials, total in self.members]
+        with one_blas_thread():
+            return [table_of(self.terms, potentials, total) for potentials, total in self.members]
 
     @cached_property
     def variants(self) -> list[FloatArray]:
