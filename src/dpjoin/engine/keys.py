@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpjoin.engine import cap, sumproduct
@@ -75,6 +74,8 @@ class Values:
             return np.array([d if 0 <= d < self.size else -1 for d in distances], dtype=np.int64)
         wanted = _fitting(stored, self.exact_listed.type)
         # One pass over the listed values: hashing the few wanted ones is cheaper than hashing all of them.
+        import pyarrow.compute as pc  # takes as long to import as the rest of pyarrow
+
         at = pc.index_in(self.exact_listed, value_set=pa.array(wanted, self.exact_listed.type))
         hits = np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False)).tolist()
         number = dict(zip(map(wanted.__getitem__, at.drop_null().to_pylist()), hits, strict=True))

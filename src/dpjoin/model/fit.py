@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpjoin.model.lbfgs import Pairs, minimise
-from dpjoin.model.terms import FloatArray, RealArray, Terms
+from dpjoin.model.terms import DType, FloatArray, RealArray, Terms
 
 PRIOR_START = 0.4
 """Where each group's tau starts. Log-odds interactions in tabular data are mostly below one."""
@@ -28,6 +29,8 @@ DEAR_CELLS = 2**19
 """Above this many cells a step takes several milliseconds, so error bars come from fewer members."""
 DEAR_TERMS = 2**14
 """Likewise with this many potentials: there the optimiser's own bookkeeping takes half of the time."""
+SINGLE_NOISE = 1e-4
+"""Noise that is more than this share of the total is far above what single precision loses."""
 SINGLE_CELLS = 2**14
 """Above this many cells a fit sums in single precision: probabilities come out to about 1e-6. What is fitted is double,
 and so are answers."""
@@ -98,8 +101,10 @@ class DenseSums:
             np.copyto(table, -np.inf, where=self.terms.outside)
         table -= table.max()
         np.exp(table, out=table)
-        self._mass = float(table.sum())
-        self._mean = self.terms.answers_by(self._designs, table) / self._mass
+        sums = self.terms.answers_by(self._designs, table)
+        # A marginal's cells add up to all cells, and are fewer.
+        self._mass = float(sums[self.terms.slices[0]].sum() if self.terms.cliques else table.sum())
+        self._mean = sums / self._mass
         self._at = potentials.copy()
         return self._mean
 
@@ -148,15 +153,16 @@ def spread(terms: Terms, per_group: FloatArray) -> FloatArray:
     return np.repeat(per_group, [s.stop - s.start for s in terms.slices])
 
 
-def table_of(terms: Terms, potentials: FloatArray, total: float) -> FloatArray:
+def table_of(terms: Terms, potentials: FloatArray, total: float, dtype: DType = np.float64) -> NDArray[Any]:
     """total * softmax of the logits, as a matrix of cells; nothing outside the support."""
-    logits = terms.logits(potentials)
+    logits: RealArray = np.empty((terms.domain.rows, terms.domain.columns), dtype)
+    terms.logits_by(terms.designs(dtype), potentials, logits)
     if terms.outside is not None:
         # Before the maximum is taken: a large logit out there must not push the ones inside to zero.
         np.copyto(logits, -np.inf, where=terms.outside)
     logits -= logits.max()
-    table: FloatArray = np.exp(logits, out=logits)
-    table *= total / table.sum()
+    table: RealArray = np.exp(logits, out=logits)
+    table *= total / float(table.sum())
     return table
 
 

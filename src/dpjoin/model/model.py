@@ -10,8 +10,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpjoin.model.fit import DEAR_CELLS, DEAR_TERMS, FEW_CELLS, Evidence, Fit, maximise, table_of
-from dpjoin.model.terms import BoolArray, Domain, FloatArray, Terms
+from dpjoin.model.fit import (
+    DEAR_CELLS,
+    DEAR_TERMS,
+    FEW_CELLS,
+    SINGLE_CELLS,
+    SINGLE_NOISE,
+    Evidence,
+    Fit,
+    maximise,
+    table_of,
+)
+from dpjoin.model.terms import BoolArray, Domain, DType, FloatArray, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.workload import Group, Kronecker
 
@@ -68,8 +78,15 @@ class Model:
         if not self.members:
             return []
         assert self.terms is not None
+        # Members only say how far off answers are: where noise is far above what single precision loses, that will do.
+        single = (
+            self.domain.cells > SINGLE_CELLS
+            and not self.terms.products
+            and min(self.deviations, default=0.0) > SINGLE_NOISE * self.total
+        )
+        kind: DType = np.float32 if single else np.float64
         with one_blas_thread():
-            return [table_of(self.terms, potentials, total) for potentials, total in self.members]
+            return [table_of(self.terms, potentials, total, kind) for potentials, total in self.members]
 
     @cached_property
     def variants(self) -> list[FloatArray]:

@@ -284,6 +284,12 @@ class Designs:
         out[:, :tall], out[:, tall] = self.cross_right, 1.0
         return out
 
+    @cached_property
+    def _right_and_sums(self) -> RealArray:
+        """The right side's designs, lying along rows, ones, and room for its own sums."""
+        room = np.ones((2, self.cross_right.shape[0]), self.cross_right.dtype)
+        return np.concatenate([self.cross_right.T, room])
+
     def marginals(self, table: RealArray) -> RealArray:
         """All cliques' marginals of a table of cells, clique after clique."""
         # Sums as products with ones: those add up along rows several times as fast.
@@ -309,9 +315,9 @@ class Designs:
         by_row, by_column = (self.only_left @ rows)[:, None], (self.only_right @ columns)[:, None]
         if isinstance(self.cross_right, np.ndarray):
             # Both sides' own sums ride along as two more columns of one product.
-            left = np.concatenate([left, by_row, np.ones_like(by_row)], axis=1)
-            right = np.concatenate([self.cross_right, np.ones_like(by_column), by_column], axis=1)
-            np.matmul(left, right.T, out=out)
+            right = self._right_and_sums
+            right[-1] = by_column[:, 0]
+            np.matmul(np.concatenate([left, by_row, np.ones_like(by_row)], axis=1), right, out=out)
         else:
             np.add(left @ self.cross_right.T, by_row, out=out)
             out += by_column.T
