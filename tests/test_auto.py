@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,17 +33,30 @@ def declared(shape: str) -> dj.Schema:
     return dj.Schema(schema.tables, tuple(attributes))
 
 
+def bounded(shape: str, limit: int) -> dj.Schema:
+    """The same, with a declared bound on how many rows of a table have one value of the key."""
+    schema = schema_of(shape)
+    bound = (DegreeBound(attributes=("A",), limit=limit),)
+    return dj.Schema(tuple(replace(t, bounds=bound) for t in schema.tables), schema.attributes)
+
+
+WAYS = [
+    *((shape, way, False) for shape in ("two", "star", "contained") for way in ("capped", "hybrid", "keyed", None)),
+    *((shape, "per_table", False) for shape in ("two", "star", "contained")),
+    *(("star", way, True) for way in ("capped", "multi_table", None)),
+]
+
+
 @pytest.mark.replay
-@pytest.mark.parametrize("way", ["capped", "hybrid", "keyed", "per_table", None])
-@pytest.mark.parametrize("shape", ["two", "star", "contained"])
-def test_replay_on_neighbours(shape: str, way: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("shape", "way", "bounds"), WAYS)
+def test_replay_on_neighbours(shape: str, way: str | None, bounds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same questions on both neighbours, declared moves hold, all of rho is spent; every way is taken."""
     if way is not None:
         predicted = auto.predicted_errors
         monkeypatch.setattr(auto, "predicted_errors", lambda *given: {**predicted(*given), way: 0.0})
     rng = np.random.default_rng([len(shape), len(way or "")])
     for _ in range(6):
-        schema = declared(shape)
+        schema = bounded(shape, 30) if bounds else declared(shape)
         workload = dj.Workload.marginals(schema, 1)
         rows = skewed_rows(schema, rng)
         curators: list[Any] = []
@@ -117,11 +131,28 @@ def test_forecasts_grow_with_what_they_are_made_of() -> None:
     assert aligned_size([sequence, sequence]) == pytest.approx(50**2 + 40**2 + 14, rel=0.25)
 
 
+@pytest.mark.parametrize(("limit", "taken"), [(300, "capped"), (2, "multi_table")])
+def test_declared_bounds_of_three_tables_may_be_far_above_what_caps_find(limit: int, taken: str) -> None:
+    """A value has two rows in each table: declared as at most 300, caps are worth their look; as 2, nothing beats it."""
+    rng = np.random.default_rng(5)
+    schema = bounded("star", limit)
+    tables = {
+        t.name: pa.table({a: np.arange(4000) // 2 if a == "A" else rng.integers(0, 3, 4000) for a in t.attributes})
+        for t in schema.tables
+    }
+    assert chosen_method(schema, "auto").name == "auto"
+    made = dj.release(schema, dj.Workload.marginals(schema, 2), tables, dj.Budget(epsilon=1.0, delta=1e-6))
+    assert made.method == taken
+    assert set(made.manifest()["facts"]["predicted_error"]) >= {"capped", "multi_table"}
+    assert ledger_violations(made.ledger, made.budget) == []
+
+
 def test_there_is_nothing_to_choose_where_the_bound_is_public_or_rows_are_cut_already() -> None:
     assert chosen_method(schema_of("two"), "auto").name == "auto"
     assert chosen_method(schema_of("two"), "auto", "paper").name == "two_table"
     assert chosen_method(schema_of("two", public="s"), "auto").name == "two_table"
     assert chosen_method(schema_of("star", public="s"), "auto").name == "multi_table"
+    assert chosen_method(bounded("two", 3), "auto").name == "two_table"
     tables = schema_of("two").tables
     enforced = dj.Table(
         name="r", attributes=("A", "p"), bounds=(DegreeBound(attributes=("A",), limit=3),), enforce=True

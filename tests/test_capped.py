@@ -394,7 +394,6 @@ def test_a_capped_curator_spends_from_the_same_budget() -> None:
             ),
             "tables that meet",
         ),
-        (schema_of("two", **{t: (DegreeBound(attributes=("A",), limit=4),) for t in "rs"}), "something to cap"),
     ],
 )
 def test_a_join_that_cannot_be_capped_is_refused(schema: Schema, words: str) -> None:

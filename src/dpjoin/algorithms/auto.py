@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpjoin.algorithms.as_one import is_large
+from dpjoin.algorithms.as_one import is_large, measure_join, measure_total
 from dpjoin.algorithms.capped import (
     RANKS_SHARE,
     SIZES_SHARE,
@@ -23,12 +23,14 @@ from dpjoin.algorithms.capped import (
 from dpjoin.algorithms.forecast import aligned_size, degree_sequence, hybrid_error, per_table_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, best_choice, check_keyed, release_keyed, split_keyed
+from dpjoin.algorithms.parts import shape_noise, size_noise
 from dpjoin.algorithms.per_table import PerTableShares, check_per_table, per_table_tight
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
+from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import NoisyRanks
@@ -103,9 +105,21 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         outcome = release_keyed(curator, workload, shares.keyed, own, progress)
     elif method == "per_table":
         outcome = per_table_tight(curator, workload, PerTableShares(shares.accountant), progress)
+    elif method == "multi_table":
+        outcome = _as_declared(curator, workload, shares.count, progress)
     else:
         outcome = release_candidate(best, workload, shares.count, progress)
     return replace(outcome, method=method, predicted={name: float(f"{e:.3g}") for name, e in predicted.items()})
+
+
+def _as_declared(curator: Curator, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:
+    """The join as one table, with the bound that declared ones give: no row goes."""
+    bound = curator.public_bound()
+    assert bound is not None, "declared bounds were seen to serve"
+    with one_blas_thread():
+        total = measure_total(curator, bound, count.rho)
+        model, strategy = measure_join(curator, workload, bound, total, progress)
+    return Outcome(model, bound.value, round(model.total), strategy)
 
 
 def predicted_errors(
@@ -114,6 +128,10 @@ def predicted_errors(
     """The error that each method promises, in join results: a function of noisy numbers alone."""
     schema, common = curator.schema, common_attributes(curator.schema)
     predicted = {"capped": best.error}
+    if (declared := curator.public_bound()) is not None:
+        size, rho = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left
+        noise = shape_noise(workload, bound=declared.value, size=size, rho=rho)
+        predicted["multi_table"] = noise + size_noise(declared.value, rho)
     degrees = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if r.question.by == common}
     if len(degrees) < len(schema.tables) or is_large(workload):
         return predicted  # what several models add up to must be written down

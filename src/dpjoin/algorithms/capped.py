@@ -60,8 +60,11 @@ Caps = dict[tuple[str, tuple[str, ...]], int]
 def cap_attributes(schema: Schema) -> dict[str, list[tuple[str, ...]]]:
     """By which attributes each private table is capped, so that the join has a public bound: as few for each as can be.
 
-    A table with fewer caps pays less for them. Tables with declared bounds need none where those serve.
+    A table with fewer caps pays less for them. Tables with declared bounds need none where those serve; where they make
+    the whole bound public, caps are as if nothing were declared, and may still be far below what was.
     """
+    if bound_is_public(schema) and any(t.bounds for t in schema.tables):
+        return cap_attributes(Schema(tuple(replace(t, bounds=()) for t in schema.tables), schema.attributes))
     possible: dict[str, list[tuple[str, ...]]] = {}
     for table in schema.tables:
         others = [o for o in schema.tables if o.name != table.name]
@@ -97,7 +100,7 @@ def check_capped(schema: Schema) -> None:
             "method 'multi_table'"
         )
     if not cap_attributes(schema):
-        raise SpecError("method 'capped' must have something to cap, and declared bounds serve already; use auto")
+        raise SpecError("method 'capped' must have something to cap, and keys serve already; use auto")
 
 
 @dataclass(frozen=True)
