@@ -133,7 +133,7 @@ def test_forecasts_grow_with_what_they_are_made_of() -> None:
 
 @pytest.mark.parametrize(("limit", "taken"), [(300, "capped"), (2, "multi_table")])
 def test_declared_bounds_of_three_tables_may_be_far_above_what_caps_find(limit: int, taken: str) -> None:
-    """A value has two rows in each table: declared as at most 300, caps are worth their look; as 2, nothing beats it."""
+    """A value has two rows in each table: as at most 300, caps are worth their look; as 2, nothing is better."""
     rng = np.random.default_rng(5)
     schema = bounded("star", limit)
     tables = {
