@@ -340,6 +340,7 @@ def page(found: dict[str, Any]) -> str:
             f"Made by `{report.command('kernel.py', *['--quick'] * found['quick'])}` with {report.versions()}. "
             "Times are of one machine that may have been busy; compare within this page only. "
             "A pass reads and writes every cell once; it is timed between the rounds.",
+            "![Milliseconds of a pass, a round and a choice](../../docs/figures/kernel.svg)",
             "## A round with all 2-way marginals",
             f"Attributes of {VALUES} values. A round chooses a query among all cells of all pairs, measures it and "
             "updates the table and all marginals; the pairs are updated in turn. "
@@ -397,6 +398,36 @@ def page(found: dict[str, Any]) -> str:
     )
 
 
+BLUE, RED, GREY = "#2563eb", "#dc2626", "#64748b"
+
+
+def draw(found: dict[str, Any]) -> None:
+    """Milliseconds of a pass and of a round against cells, and of an exact choice against scores."""
+    from gap import Panel, _legend, _text, save
+
+    parts = [_text(70, 24, "Multiplicative weights: milliseconds, lower is better", weight="bold")]
+    marks = {"one pass over the cells": GREY, "one round, all 2-way marginals": RED, "one exact choice": BLUE}
+    for n, (words, colour) in enumerate(marks.items()):
+        parts += _legend(70 + 250 * n, 48, [(f'<path d="M0 0h24" stroke="{colour}" stroke-width="2"/>', words)])
+    dense, select = found["dense"], found["select"]
+    passes, rounds = ([(float(r["cells"]), r[f"{what}_ms"]) for r in dense] for what in ("pass", "round"))
+    choices = [[(float(n), r["ms"]) for n, r in some.items()] for some in select.values()]
+    drawn = [("A round at each size", "cells", [(passes, GREY), (rounds, RED)])]
+    drawn.append(("A choice, four kinds of scores", "scores", [(line, BLUE) for line in choices]))
+    for number, (title, across, lines) in enumerate(drawn):
+        points = [p for line, _ in lines for p in line]
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        ends = (min(ys) / 1.5, max(ys) * 1.5)
+        ticks = [10.0**p for p in range(-3, 4) if ends[0] <= 10.0**p <= ends[1]]
+        panel = Panel(70 + number * 430, 96, (min(xs) / 2, max(xs) * 2), ends, 350, 270)
+        panel.axes(title, across, "", y_ticks=ticks)
+        for line, colour in lines:
+            panel.line(line, colour)
+            panel.dots(line, colour)
+        parts += panel.out
+    save("kernel", 880, 420, parts)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small, nothing written: does it run?")
@@ -412,6 +443,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(text)
     if not (options.quick or options.no_write):
         report.write("kernel", text, found)
+        draw(found)
     return 0
 
 
