@@ -399,3 +399,20 @@ def test_a_capped_curator_spends_from_the_same_budget() -> None:
 def test_a_join_that_cannot_be_capped_is_refused(schema: Schema, words: str) -> None:
     with pytest.raises(SpecError, match=words):
         capped.check_capped(schema)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_falling_fits_are_those_of_scipy(seed: int) -> None:
+    """For every prefix; ties and negative numbers included."""
+    from scipy.optimize import isotonic_regression
+
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-3, 8, 30).astype(float) if seed % 2 else rng.normal(0, 5, 30)
+    weights = rng.integers(1, 50, 30).astype(float)
+    fits = capped.falling_fits(values, weights)
+    assert len(fits) == 31
+    assert not fits[0].any()
+    for n in range(1, 31):
+        exact = isotonic_regression(values[:n], weights=weights[:n], increasing=False).x
+        assert np.allclose(fits[n][:n], exact, atol=1e-9)
+        assert not fits[n][n:].any()

@@ -194,23 +194,32 @@ def rows_beyond(ranks: NoisyRanks) -> FloatArray:
     The number of values with at least so many rows falls with the rank, so the closest numbers that do take the place
     of noisy ones. Beyond some edge there is nothing but noise: the first beyond which the fit hardly gets closer.
     """
-    from scipy.optimize import isotonic_regression
-
     widths = np.diff([0, *ranks.edges]).astype(np.float64)
     noisy = np.array(ranks.noisy[:-1], dtype=np.float64)
-
-    def fitted(last: int) -> FloatArray:
-        """With nothing from bucket `last` on."""
-        values = np.zeros(len(noisy))
-        if last:
-            some = isotonic_regression(noisy[:last] / widths[:last], weights=widths[:last] ** 2, increasing=False).x
-            values[:last] = np.maximum(some, 0.0)
-        return values * widths
-
-    lengths = range(len(noisy) + 1)
-    misfit = np.array([n + float(((noisy - fitted(n)) ** 2).sum()) / ranks.deviation**2 for n in lengths])
-    inside = fitted(int(np.argmax(misfit <= misfit.min() + STANDS_OUT)))
+    # With nothing from bucket n on, for each n.
+    fits = [np.maximum(fit, 0.0) * widths for fit in falling_fits(noisy / widths, widths**2)]
+    misfit = np.array([n + float(((noisy - fit) ** 2).sum()) / ranks.deviation**2 for n, fit in enumerate(fits)])
+    inside = fits[int(np.argmax(misfit <= misfit.min() + STANDS_OUT))]
     return np.append(np.cumsum(inside[::-1])[::-1], 0.0)
+
+
+def falling_fits(values: FloatArray, weights: FloatArray) -> list[FloatArray]:
+    """For each n, the closest numbers that do not rise to the first n values, by weighted squares, and zeros.
+
+    Neighbours that rise are pooled, one value after the other, so all n come at the price of the last.
+    """
+    pools: list[tuple[float, float, int]] = []  # mean, weight and length of each
+    fits = [np.zeros(len(values))]
+    for n, (mean, weight) in enumerate(zip(values.tolist(), weights.tolist(), strict=True), 1):
+        length = 1
+        while pools and pools[-1][0] <= mean:
+            before, heavy, more = pools.pop()
+            mean, weight, length = (mean * weight + before * heavy) / (weight + heavy), weight + heavy, length + more
+        pools.append((mean, weight, length))
+        fit = np.zeros(len(values))
+        fit[:n] = np.repeat([m for m, _, _ in pools], [k for _, _, k in pools])
+        fits.append(fit)
+    return fits
 
 
 def _raised(schema: Schema, caps: Caps, top: Caps) -> Caps:
