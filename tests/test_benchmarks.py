@@ -21,6 +21,7 @@ import large
 import methods
 import peers
 import report
+import wide
 from baselines import Elastic, PerTable, elastic_beta, elastic_gaussian, mean_total_variation
 
 SHAPES = {
@@ -148,6 +149,17 @@ def test_large_quick_run_needs_no_peer_and_writes_nothing(
     text = capsys.readouterr().out
     assert "| 10^12 | dpjoin |" in text
     assert "no peer was run" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_wide_quick_run_writes_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    assert wide.main(["--quick"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("below 2000 MB: met") == 2
+    assert "| 10^30 |" in text
     assert not list(tmp_path.iterdir())
 
 
