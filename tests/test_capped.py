@@ -416,3 +416,19 @@ def test_falling_fits_are_those_of_scipy(seed: int) -> None:
         exact = isotonic_regression(values[:n], weights=weights[:n], increasing=False).x
         assert np.allclose(fits[n][:n], exact, atol=1e-9)
         assert not fits[n][n:].any()
+
+
+def test_the_likely_size_leans_on_candidates_that_know() -> None:
+    """Generous caps with noise far above the size do not inflate it; without noise it is the largest of them."""
+    rng = np.random.default_rng(0)
+    ranks = [ranks_of([4] * 500, 0.0, rng)]
+    place = capped._place(ranks[0])
+
+    def candidate(cap: int, noisy: float, deviation: float) -> Any:
+        return capped.Candidate({place: cap}, None, None, capped.NoisyTotal(noisy, deviation))  # type: ignore[arg-type]
+
+    loud = [candidate(95, 60_000.0, 40_000.0), candidate(4, 9_500.0, 500.0), candidate(2, 5_100.0, 250.0)]
+    assert 8_000 < capped.likely_size(loud, ranks) < 12_000
+    clear = [candidate(95, 10_000.0, 10.0), candidate(4, 9_990.0, 5.0), candidate(2, 5_000.0, 2.0)]
+    assert capped.likely_size(clear, ranks) == pytest.approx(10_000, rel=0.01)
+    assert capped.likely_size([candidate(95, -50.0, 40.0)], ranks) == 1.0

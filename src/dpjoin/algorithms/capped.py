@@ -277,7 +277,7 @@ def best_candidate(
 def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], cost: Concentrated) -> Candidate:
     """Measure the candidates that ranks suggest, and take the best."""
     candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost)
-    size = max(1.0, candidates[0].total.noisy)
+    size = likely_size(candidates, ranks)
     return best_candidate(
         workload,
         candidates,
@@ -285,6 +285,23 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
         promised=lambda caps: size * lost_share(ranks, caps),
         unseen=size * unseen_share(ranks),
     )
+
+
+def likely_size(candidates: Sequence[Candidate], ranks: Sequence[NoisyRanks]) -> float:
+    """About the size of the whole join: what each candidate makes of it, by precision.
+
+    Generous caps lose little and have much noise, strict ones the other way round; what those lose is a guess that may
+    be off by twice itself, as in `best_candidate`.
+    """
+    found: NoisyTotal | None = None
+    for candidate in candidates:
+        lost = lost_share(ranks, candidate.caps)
+        kept = max(1.0 - lost, 1e-3)
+        whole, noise = candidate.total.noisy / kept, candidate.total.deviation / kept
+        told = NoisyTotal(whole, math.hypot(noise, 2 * lost * max(abs(whole), noise)))
+        found = told if found is None else found.combined(told)
+    assert found is not None, "there is at least one candidate"
+    return max(1.0, found.noisy)
 
 
 def lost_share(ranks: Sequence[NoisyRanks], caps: Caps) -> float:
