@@ -30,7 +30,7 @@ from dpjoin.model.fit import (
 )
 from dpjoin.model.junction import Calibrated, IntArray, JunctionTree, Passes, Scope
 from dpjoin.model.lbfgs import Pairs
-from dpjoin.model.model import MEMBER_STEPS, MEMBERS, Model
+from dpjoin.model.model import MEMBERS, Model, member_steps
 from dpjoin.model.terms import FloatArray
 from dpjoin.workload import Group, Kronecker
 
@@ -121,7 +121,7 @@ def plausible(
     """Potentials drawn from about the posterior, in the same order of draws as `model.plausible`."""
     rng = np.random.default_rng(seed)
     if fit.tree.cells > FEW_CELLS:
-        steps = min(steps, MEMBER_STEPS)
+        steps = min(steps, member_steps(evidence, fit.total))
     if fit.tree.cells > DEAR_CELLS:
         members //= 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
