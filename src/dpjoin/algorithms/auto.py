@@ -45,7 +45,7 @@ DEGREES_SHARE = Fraction(30, 100)
 HYBRID_GAIN = 1.5
 """How much less the hybrid must promise: its heavy values have larger single errors than noise that is the same
 everywhere."""
-PER_TABLE_GAIN = 1.25
+PER_TABLE_GAIN = 1.45
 """Likewise: where the two promise the same, `keyed`, which leaves light values to caps, was better."""
 ALIGNED = 0.5
 """From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""

@@ -21,6 +21,9 @@ from dpjoin.workload import Workload
 MOST_LISTED = 2048
 """How many of the most frequent values the forecast of the hybrid looks at one by one."""
 MOST_VALUES = 2**20
+VARIES, POOLED_BLUR = 0.1, 0.4
+"""A model of all values learns from all of them what they have in common, so that it is off by less than one of a few
+heavy values would be, and blurs less. Both were chosen on the first seven rows of `benchmarks/methods.py`."""
 
 
 def degree_sequence(ranks: NoisyRanks) -> FloatArray:
@@ -58,7 +61,8 @@ def per_table_error(workload: Workload, degrees: Mapping[str, FloatArray], *, rh
     """The error of joining a model of each table, keys included: its noise, and what it blurs."""
     values = min(workload.schema.cells(common_attributes(workload.schema)), MOST_VALUES)
     sizes = {t: np.append(d, np.zeros(max(0, values - len(d))))[:values] for t, d in degrees.items()}
-    return float(heavy_errors(workload, sizes, rho)[-1] + blurred(workload, sizes, rho)[-1])
+    noise = heavy_errors(workload, sizes, rho, varies=VARIES)
+    return float(noise[-1] + POOLED_BLUR * blurred(workload, sizes, rho)[-1])
 
 
 def aligned_size(degrees: Sequence[FloatArray]) -> float:

@@ -229,10 +229,13 @@ def _candidates(most: int) -> list[int]:
     return sorted(c for c in {0, most, *wide, *range(8)} if c <= most)
 
 
-def heavy_errors(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
+def heavy_errors(
+    workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction, *, varies: float = 1.0
+) -> FloatArray:
     """By how many of the first values are heavy, the error of their models' join, averaged over the workload's scopes.
 
-    A cell at one value is a product of one count for each table, each about size/cells with noise of its own.
+    A cell at one value is a product of one count for each table, each about size/cells with noise of its own. `varies`:
+    how far such a count is likely to lie from that share, squared, in units of the share.
     """
     schema, common = workload.schema, common_attributes(workload.schema)
     noise = {t: len(own_scopes(workload, t, common)) / (2 * float(rho)) for t in sizes}
@@ -245,7 +248,8 @@ def heavy_errors(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fract
             own = [a for a in scope if a in schema.table(t).attributes and a not in common]
             squared = (size / schema.cells(tuple(own))) ** 2
             # A fit that leans on the other values is never off by more than a count is likely to differ from theirs.
-            left = noise[t] * squared / (noise[t] + squared)
+            likely = varies * squared
+            left = noise[t] * likely / (noise[t] + likely)
             both, clean = both * (squared + left), clean * squared
         cells = schema.cells(tuple(a for a in scope if a not in common))
         errors.append(0.4 * SHRINKAGE * cells * np.sqrt(np.cumsum(both - clean)))
