@@ -365,8 +365,8 @@ def page(rows: Rows, runs: int) -> str:
     parts = [
         "# Which method when",
         f"Made by `{command('methods.py', '--runs', runs)}` with {versions('mbi', 'jax')}.",
-        f"Budget (1, 1e-6), medians of {runs} runs ({3 * runs} of the tight profile on synthetic rows), best of each row "
-        "in bold. A dash: the method does not apply.",
+        f"Budget (1, 1e-6), medians of {runs} runs ({3 * runs} of the tight profile on synthetic rows), best of each "
+        "row in bold. A dash: the method does not apply.",
         _words(),
     ]
     for figure, title in (
