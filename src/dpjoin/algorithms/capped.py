@@ -61,10 +61,11 @@ def cap_attributes(schema: Schema) -> dict[str, list[tuple[str, ...]]]:
     """By which attributes each private table is capped, so that the join has a public bound: as few for each as can be.
 
     A table with fewer caps pays less for them. Tables with declared bounds need none where those serve; where they make
-    the whole bound public, caps are as if nothing were declared, and may still be far below what was.
+    the whole bound public, caps are as if only keys were declared, and may be far below the other bounds.
     """
-    if bound_is_public(schema) and any(t.bounds for t in schema.tables):
-        return cap_attributes(Schema(tuple(replace(t, bounds=()) for t in schema.tables), schema.attributes))
+    if bound_is_public(schema) and any(b.limit > 1 for t in schema.tables for b in t.bounds):
+        only_keys = (replace(t, bounds=tuple(b for b in t.bounds if b.limit == 1)) for t in schema.tables)
+        return cap_attributes(Schema(tuple(only_keys), schema.attributes))
     possible: dict[str, list[tuple[str, ...]]] = {}
     for table in schema.tables:
         others = [o for o in schema.tables if o.name != table.name]
