@@ -11,8 +11,8 @@ demo: .venv/core.stamp          ## the whole job on embedded real data
 test: lint                      ## everything that must hold, in a few minutes
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full" --doctest-modules src tests
 
-test-full: lint                 ## the same with the statistics at full size
-	$(BIN)/python -m pytest -n 2 --doctest-modules src tests
+test-full: lint                 ## the same with new noise, new examples and the statistics at full size
+	$(BIN)/python -m pytest -n 2 --fresh --doctest-modules src tests
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -20,9 +20,10 @@ from dpjoin.engine.interface import ExactDegrees, Value
 from dpjoin.methods import spendable
 from dpjoin.model.factored import FactoredModel
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, PaperAccountant, Pure
-from dpjoin.privacy.curator import Curator, Numbers
+from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger
 from dpjoin.privacy.truncated import gaussian_delta, laplace_delta
+from dpjoin.privacy.whole import Numbers
 
 
 @dataclass

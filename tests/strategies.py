@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -240,3 +241,19 @@ def _usual_values(rng: np.random.Generator, attribute: Attribute, kind: str) -> 
     drawn = [v for v in drawn if v is not None and v == v]
     inside = [v for v in drawn if attribute.key or attribute.code(v) is not None]
     return (inside or drawn)[: rng.integers(1, 4)]
+
+
+def split_schema(sizes: Sequence[int]) -> Schema:
+    """Two tables that share a key; the attributes are split between them."""
+    names = [f"x{i}" for i in range(len(sizes))]
+    half = max(1, len(sizes) // 2)
+    return Schema(
+        (
+            Table(name="r", attributes=("k", *names[:half])),
+            Table(name="s", attributes=("k", *names[half:])),
+        ),
+        (
+            Attribute(name="k", key=True),
+            *(Attribute(name=a, range=(0, n - 1)) for a, n in zip(names, sizes, strict=True)),
+        ),
+    )

@@ -318,7 +318,7 @@ def test_it_is_far_better_than_a_noisy_bound_where_degrees_are_small() -> None:
 
 
 def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
-    """A value of 3,000 rows among light ones: the strictest caps lose most of the join, the size says so."""
+    """A value of 1,000 rows that ranks do not always show: caps far beyond what is seen tell of its join results."""
     rng = np.random.default_rng(5)
     keys = [np.append(rng.integers(0, 3000, 9_000), np.full(1_000, 7)) for _ in "rs"]
     tables = {t: pa.table({"A": k, a: rng.integers(0, 4, 10_000)}) for t, a, k in zip("rs", "BC", keys, strict=True)}
@@ -333,7 +333,7 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     ranks = measure_ranks(curator, shares.ranks)
     best = best_of_levels(curator, workload, ranks, shares.size)
     exact = engine.exact_join_size()
-    assert best.total.noisy + best.lost.noisy == pytest.approx(exact, rel=0.25)
+    assert best.total.noisy + best.lost.noisy == pytest.approx(exact, rel=0.4)
 
 
 # What is refused -----------------------------------------------------------------------------------------------------

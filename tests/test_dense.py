@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -42,27 +41,12 @@ from dpjoin.workload import (
     where,
 )
 from naive import cell_weights, naive_answers, naive_rounds
+from strategies import split_schema
 
 TOTAL = 2**7 * 3**4 * 5**4
 """Every marginal of the uniform table is whole then: no first answer lies between two grid points, where the last bit
 of a sum would decide how it is rounded."""
 BUDGET = Approximate(Fraction(1), Fraction(1, 10**6))
-
-
-def schema_of(sizes: Sequence[int]) -> dj.Schema:
-    """Two tables that share a key; the attributes are split between them."""
-    names = [f"x{i}" for i in range(len(sizes))]
-    half = max(1, len(sizes) // 2)
-    return dj.Schema(
-        (
-            dj.Table(name="r", attributes=("k", *names[:half])),
-            dj.Table(name="s", attributes=("k", *names[half:])),
-        ),
-        (
-            dj.Attribute(name="k", key=True),
-            *(dj.Attribute(name=a, range=(0, n - 1)) for a, n in zip(names, sizes, strict=True)),
-        ),
-    )
 
 
 def some_factor(rng: np.random.Generator, schema: dj.Schema, attribute: str) -> Factor:
@@ -149,7 +133,7 @@ def weights_of(group: Group) -> list[Any]:
 def test_rounds_equal_the_naive_loop(sizes: list[int], seed: int, count: int, slabs: bool) -> None:
     """Same noise: the same queries are chosen, and the average differs by 1e-12 at most, relatively, at every cell."""
     rng = np.random.default_rng(seed)
-    schema = schema_of(sizes)
+    schema = split_schema(sizes)
     groups = some_groups(rng, schema)
     names = list(schema.queryable)
     cut = int(rng.integers(0, len(names) + 1))
@@ -183,7 +167,7 @@ class Bounded:
 def test_two_hundred_rounds_drift_by_less_than_1e12(seed: int) -> None:
     """Long runs with large steps, through many fresh starts: table, marginals and the sum of tables stay right."""
     rng = np.random.default_rng(seed)
-    schema = schema_of([6, 5, 4, 3])
+    schema = split_schema([6, 5, 4, 3])
     groups = some_groups(rng, schema)
     domain = Domain.split(dict(zip(schema.queryable, (6, 5, 4, 3), strict=True)))
     fast = Iterate(domain, 50.0, [g.scope for g in groups])
@@ -251,7 +235,7 @@ def test_marginals_equal_plain_sums(shape: list[int], data: st.DataObject) -> No
 def test_questions_are_rows_of_the_matrix(seed: int) -> None:
     """One row, made without the others."""
     rng = np.random.default_rng(seed)
-    schema = schema_of([4, 6])
+    schema = split_schema([4, 6])
     factor = some_factor(rng, schema, "x1")
     matrix = factor.matrix(6)
     assert factor.count(6) == len(matrix)
@@ -321,7 +305,7 @@ def test_steps_bound_how_far_a_table_moves() -> None:
 def test_crossed_queries_are_exact_in_both_engines() -> None:
     """Rows of weights per attribute: DuckDB's answers are the definition's, in float64's range and beyond it."""
     rng = np.random.default_rng(9)
-    schema = schema_of([4, 3])
+    schema = split_schema([4, 3])
     owned = {"r": ("x0", 4), "s": ("x1", 3)}
     rows = {t: [{"k": int(rng.integers(3)), a: int(rng.integers(n))} for _ in range(30)] for t, (a, n) in owned.items()}
     for scale in (1, 2**16, 2**44):
@@ -338,7 +322,7 @@ def test_crossed_queries_are_exact_in_both_engines() -> None:
 
 def test_crossed_workloads_survive_a_round_trip_and_say_what_is_wrong() -> None:
     """As plain data and back; weights must be rows within [-1, 1], one number per value."""
-    schema = schema_of([4, 3])
+    schema = split_schema([4, 3])
     workload = dj.Workload.crossed(schema, {"x0": np.eye(4), "x1": [[0.5, -1, 0.25]]})
     (group,) = workload.groups
     again = group_from_json(schema, group_to_json(group))
@@ -356,11 +340,11 @@ def test_crossed_workloads_survive_a_round_trip_and_say_what_is_wrong() -> None:
 
 def test_the_paper_profile_serves_ten_million_cells_and_says_where_it_ends() -> None:
     """The limit is that of a dense table, above that of the tight profile; the plan says that the model is dense."""
-    schema = schema_of([10] * 7)
+    schema = split_schema([10] * 7)
     workload = dj.Workload.marginals(schema, 2)
     assert chosen_method(schema, "two_table", "paper", workload).name == "two_table"
     assert layout(workload, "paper").words.startswith("dense")
     assert layout(workload).words.startswith("factored")
-    larger = schema_of([10] * 8)
+    larger = split_schema([10] * 8)
     with pytest.raises(SpecError, match=f"at most {PAPER_CELLS:,} cells"):
         chosen_method(larger, "two_table", "paper", dj.Workload.marginals(larger, 2))

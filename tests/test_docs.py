@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import dpjoin as dj
+from dpjoin.algorithms.auto import auto_shares
+from dpjoin.algorithms.capped import capped_shares
+from dpjoin.methods import as_one_shares, common_key_shares, spendable
+from dpjoin.planning import plan
+from dpjoin.spec import Spec
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -59,3 +68,34 @@ def test_the_benchmarks_run() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> None:
+    """Shifts, deviations and the noise that `plan` shows at (1, 1e-6)."""
+    attributes = tuple(
+        dj.Attribute(name=a, key=True) if a == "k" else dj.Attribute(name=a, range=(0, 7)) for a in ("k", "a", "c")
+    )
+    tables = dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "c"))
+    schema = dj.Schema(tables, attributes)
+    workload, asked = dj.Workload.marginals(schema, 2), dj.Budget(epsilon=1.0, delta=1e-6)
+    budget = spendable(asked, workload)
+    bounded, caps = as_one_shares(budget, schema), capped_shares(budget, schema)
+    shift = common_key_shares(budget, schema).degrees_width
+    ranks = math.sqrt(budget.composition.variance(1, caps.ranks.rho))
+    page = (ROOT / "docs" / "capped.md").read_text(encoding="utf-8")
+    assert f"X is {bounded.half_width} on average" in page
+    assert f"a deviation of {ranks:.0f} rows" in page
+    assert f"rng.normal(0, {ranks:.2f}, exact.shape)" in page
+    assert f"the deviation is {1 / math.sqrt(2 * caps.size.rho):.0f} times the bound" in page
+    hybrid = auto_shares(budget, schema).hybrid
+    assert hybrid is not None
+    page = (ROOT / "docs" / "hybrid.md").read_text(encoding="utf-8")
+    assert f"s = {shift}. (Where `auto` chose it, 30 %, and s = {hybrid.degrees_width}:" in page
+    page = (ROOT / "docs" / "uniformize.md").read_text(encoding="utf-8")
+    assert f"a shift of {shift} on" in page
+    bucket = plan(Spec(schema, workload, asked, "uniformize", "tight")).buckets[0]
+    assert re.search(rf"0 to {2 * shift} +{bucket.sensitivity} +{bucket.count:,.0f} +{bucket.cell:,.0f}\n", page)
+    page = (ROOT / "docs" / "three-tables.md").read_text(encoding="utf-8")
+    toml = page[page.index("[privacy]") :]
+    (told,) = plan(Spec.from_dict(tomllib.loads(toml[: toml.index("```")])), degree=12).expected
+    assert re.search(rf" {told.sensitivity} +{told.count:,.0f} +{told.cell:,.0f}\n", page)

@@ -16,9 +16,9 @@ import dpjoin as dj
 from dpjoin.model import factored, fit, model
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence
-from dpjoin.model.junction import tree_of
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
+from dpjoin.model.triangulate import tree_of
 from dpjoin.workload import CELLS, PREFIXES, RANGES, Factor, Group, Kronecker, product_group
 
 Cliques = tuple[tuple[str, ...], ...]
@@ -99,11 +99,7 @@ def test_same_potentials_same_answers(sizes: list[int], data: st.DataObject) -> 
     assert np.allclose(800.0 * loose.calibrated.of_cliques, terms.answers(dense.table), rtol=1e-9)
     assert np.allclose(loose.curvature, terms.curvature(dense.table), rtol=1e-9, atol=1e-9)
     evidence = Evidence(rng.uniform(0, 100, terms.size), rng.uniform(0, 0.1, terms.size))
-    extra = rng.uniform(0, 0.1, terms.size)
-    for more in (None, extra):
-        want = fit.posterior_width(dense, evidence, more)
-        assert np.allclose(factored.posterior_width(loose, evidence, more), want, rtol=1e-9, atol=1e-9)
-    assert np.allclose(factored.relearn_prior(loose, evidence).tau, fit.relearn_prior(dense, evidence).tau, rtol=1e-9)
+    assert np.allclose(fit.relearn_prior(loose, evidence).tau, fit.relearn_prior(dense, evidence).tau, rtol=1e-9)
     for pair in itertools.combinations(names, 2):
         want = terms.domain.marginal(dense.table, pair)
         assert np.allclose(800.0 * loose.calibrated.marginal(pair), want, rtol=1e-9)
@@ -125,9 +121,9 @@ def test_one_round_of_the_fit_is_the_same(shape: str, sigma: float) -> None:
     centre = np.random.default_rng(4).standard_normal(terms.size)
     dense = fit.maximise(fit.start(terms, 5000.0), evidence, steps=20, prior_mean=centre)
     loose = factored.start(tree_of(SIZES, SHAPES[shape]), 5000.0)
-    loose = factored.maximise(loose, evidence, steps=20, prior_mean=centre)
+    loose = fit.maximise(loose, evidence, steps=20, prior_mean=centre)
     assert np.allclose(loose.potentials, dense.potentials, rtol=1e-5, atol=1e-6)
-    assert np.allclose(factored.relearn_prior(loose, evidence).tau, fit.relearn_prior(dense, evidence).tau, rtol=1e-5)
+    assert np.allclose(fit.relearn_prior(loose, evidence).tau, fit.relearn_prior(dense, evidence).tau, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -140,7 +136,7 @@ def test_the_learnt_fit_is_the_same(shape: str, sigma: float) -> None:
     """
     terms, evidence = _measured(SHAPES[shape], sigma)
     dense = fit.learn(fit.start(terms, 5000.0), evidence)
-    loose = factored.learn(factored.start(tree_of(SIZES, SHAPES[shape]), 5000.0), evidence)
+    loose = fit.learn(factored.start(tree_of(SIZES, SHAPES[shape]), 5000.0), evidence)
     for pair in itertools.combinations(SIZES, 2):
         want = terms.domain.marginal(dense.table, pair)
         assert np.allclose(5000.0 * loose.calibrated.marginal(pair), want, rtol=1e-3, atol=0.05 * sigma), pair
@@ -149,7 +145,7 @@ def test_the_learnt_fit_is_the_same(shape: str, sigma: float) -> None:
 def test_a_fit_recovers_what_it_is_told() -> None:
     """Nearly exact measurements of a model's marginals give back its marginals, measured or not."""
     terms, evidence = _measured(CYCLE, sigma=0.1)
-    loose = factored.learn(factored.start(tree_of(SIZES, CYCLE), 5000.0), evidence)
+    loose = fit.learn(factored.start(tree_of(SIZES, CYCLE), 5000.0), evidence)
     rng = np.random.default_rng(0)
     truth = fit.table_of(terms, rng.standard_normal(terms.size), 5000.0)
     for pair in (("a", "b"), ("a", "c"), ("e", "b")):
@@ -181,7 +177,7 @@ def _models(shape: str, sigma: float) -> tuple[model.Model, FactoredModel]:
             5000.0,
             potentials=start.potentials,
             tree=tree,
-            members=factored.plausible(same, evidence, total_deviation=20.0),
+            members=model.plausible(same, evidence, total_deviation=20.0),
             floor=2.0,
             known=known,
             deviations=deviations,
@@ -238,10 +234,10 @@ def test_members_are_fewer_where_a_step_is_dear(monkeypatch: pytest.MonkeyPatch)
     """The rule of the dense fit, on the cells of the tree."""
     _, evidence = _measured(LOOSE, 5.0)
     start = factored.start(tree_of(SIZES, LOOSE), 5000.0)
-    assert len(factored.plausible(start, evidence, total_deviation=1.0, steps=2)) == model.MEMBERS
-    monkeypatch.setattr(factored, "DEAR_CELLS", 1)
-    assert len(factored.plausible(start, evidence, total_deviation=1.0, steps=2)) == model.MEMBERS // 2
-    quick = factored.learn(start, evidence)
+    assert len(model.plausible(start, evidence, total_deviation=1.0, steps=2)) == model.MEMBERS
+    monkeypatch.setattr(model, "DEAR_CELLS", 1)
+    assert len(model.plausible(start, evidence, total_deviation=1.0, steps=2)) == model.MEMBERS // 2
+    quick = fit.learn(start, evidence)
     assert np.allclose(quick.calibrated.of_cliques * 5000.0, evidence.noisy, atol=30.0)
 
 
@@ -256,7 +252,7 @@ def test_learns_on_a_domain_of_a_million_million_cells() -> None:
     exact = np.concatenate([t.reshape(-1) for t in truth])
     evidence = Evidence(exact + 30.0 * rng.standard_normal(tree.size), np.full(tree.size, 1 / 900.0))
     begin = time.perf_counter()
-    learnt = factored.learn(factored.start(tree, 10_000.0), evidence)
+    learnt = fit.learn(factored.start(tree, 10_000.0), evidence)
     assert time.perf_counter() - begin < 5.0
     found = 10_000.0 * learnt.calibrated.of_cliques
     # Even with the best factor, chosen by looking at the truth: the fit also knows that marginals agree.

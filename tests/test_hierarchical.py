@@ -34,10 +34,11 @@ from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import AttributeNode, attribute_tree
 from dpjoin.privacy.budget import Budget, PaperAccountant
-from dpjoin.privacy.curator import Bound, Curator, Numbers
+from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.partition import NoisyDegrees, Question
 from dpjoin.privacy.public_bounds import most_results
+from dpjoin.privacy.whole import Numbers
 from dpjoin.workload import CELLS, kronecker
 
 GENEROUS = Budget(epsilon=50.0, delta=0.1)

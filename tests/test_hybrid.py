@@ -35,10 +35,11 @@ from dpjoin.model.model import Model, plausible
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Union
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
-from dpjoin.privacy.curator import Curator, Numbers
+from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.partition import Alone
 from dpjoin.privacy.public_bounds import churn
+from dpjoin.privacy.whole import Numbers
 from dpjoin.schema import DegreeBound
 from dpjoin.workload import CELLS, Workload, kronecker
 from test_uniformize import GENEROUS, Rows, changed, skewed_rows

@@ -133,3 +133,9 @@ def test_product_queries_all_count_alike() -> None:
         products.important(2)
     mixed = products + dj.Workload.marginals(schema, [("x0", "x1")]).important(3)
     assert mixed.importance == (1.0, 3.0)
+
+
+def test_importance_has_a_number_for_each_group() -> None:
+    groups = dj.Workload.marginals(schema_of(3, 4), 2).groups
+    with pytest.raises(SpecError, match="a number for each of the 3 groups"):
+        dj.Workload(schema_of(3, 4), groups, (1.0, 2.0))

@@ -19,9 +19,10 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
-from dpjoin.privacy.curator import Bound, Curator, Numbers
+from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.truncated import paper_laplace_half_width
+from dpjoin.privacy.whole import Numbers
 from dpjoin.workload import Group, Workload
 from figures import Tables, abc_schema, figure_1
 from test_replay import runner

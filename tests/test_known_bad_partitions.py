@@ -13,9 +13,10 @@ from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.privacy.budget import Concentrated
-from dpjoin.privacy.curator import Curator, Numbers
+from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.partition import Question
+from dpjoin.privacy.whole import Numbers
 from test_uniformize import GENEROUS, Rows, run_on, schema_of
 
 pytestmark = pytest.mark.known_bad

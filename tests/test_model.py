@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dpjoin as dj
 from dpjoin.model import fit
 from dpjoin.model.fit import Evidence, learn, maximise, start, table_of
 from dpjoin.model.lbfgs import Objective, minimise
@@ -18,6 +17,7 @@ from dpjoin.model.terms import Domain, Terms
 from dpjoin.synthesize import drawn_counts, whole_counts
 from dpjoin.workload import product_group
 from naive import cell_weights
+from strategies import split_schema
 
 
 def _domain(sizes: list[int], cut: int | None = None) -> Domain:
@@ -25,21 +25,6 @@ def _domain(sizes: list[int], cut: int | None = None) -> Domain:
     if cut is None:
         return Domain.split(names)
     return Domain(tuple(list(names)[:cut]), tuple(list(names)[cut:]), names)
-
-
-def _schema(sizes: list[int]) -> dj.Schema:
-    names = [f"x{i}" for i in range(len(sizes))]
-    half = max(1, len(sizes) // 2)
-    return dj.Schema(
-        (
-            dj.Table(name="r", attributes=("k", *names[:half])),
-            dj.Table(name="s", attributes=("k", *names[half:])),
-        ),
-        (
-            dj.Attribute(name="k", key=True),
-            *(dj.Attribute(name=a, range=(0, n - 1)) for a, n in zip(names, sizes, strict=True)),
-        ),
-    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -63,7 +48,7 @@ def test_terms_equal_plain_sums(sizes: list[int], data: st.DataObject) -> None:
 def test_product_terms_equal_plain_sums() -> None:
     """Product queries through left and right weights equal the sum of weight times table."""
     rng = np.random.default_rng(3)
-    schema = _schema([3, 2, 4, 2])
+    schema = split_schema([3, 2, 4, 2])
     weights = {"r": (("x1", "x0"), rng.uniform(-1, 1, (7, 2, 3))), "s": (("x3",), rng.uniform(0, 1, (7, 2)))}
     group = product_group(schema, weights)
     for left in ((), ("x0", "x1"), ("x0", "x1", "x2", "x3")):

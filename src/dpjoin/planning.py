@@ -34,8 +34,8 @@ from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
 from dpjoin.methods import as_one_shares, chosen_method, common_key_shares, spendable
-from dpjoin.model.junction import tree_of
 from dpjoin.model.model import clique_scopes
+from dpjoin.model.triangulate import tree_of
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
 from dpjoin.privacy.truncated import paper_laplace_half_width

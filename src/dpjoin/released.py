@@ -23,9 +23,10 @@ import numpy as np
 from dpjoin.errors import DpjoinError, ReleaseError, suggest
 from dpjoin.model.factored import FactoredModel, Misfit
 from dpjoin.model.joined import Joined
-from dpjoin.model.junction import TooLargeError, tree_of
+from dpjoin.model.junction import TooLargeError
 from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
 from dpjoin.planning import describe_bounds
 from dpjoin.privacy.budget import GAUSSIAN, ZERO_CONCENTRATED, Budget

@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
 from audit import numeric_gaussian_delta
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.accountant import largest_rho
-from dpjoin.privacy.budget import GAUSSIAN, ZERO_CONCENTRATED, Budget, ConcentratedAccountant
+from dpjoin.privacy.budget import (
+    GAUSSIAN,
+    ZERO_CONCENTRATED,
+    Budget,
+    Concentrated,
+    ConcentratedAccountant,
+    PaperAccountant,
+)
+from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.gaussian import (
     GRAIN,
     LARGEST_DELTA,
@@ -25,7 +35,9 @@ from dpjoin.privacy.gaussian import (
     mills_upper,
     tail_delta,
 )
+from dpjoin.privacy.partition import Question
 from dpjoin.privacy.truncated import gaussian_delta
+from dpjoin.schema import Attribute, Schema, Table
 
 FloatArray = NDArray[np.float64]
 
@@ -154,3 +166,59 @@ def test_a_budget_chooses_what_buys_more() -> None:
     # Where noise is small the grain would cost more than Gaussian composition gains; there large deltas have no proof.
     for epsilon, delta in ((20.0, 1e-6), (1.0, 1e-3), (1e-4, 1e-6)):
         assert Budget(epsilon=epsilon, delta=delta).without_choices().composition is ZERO_CONCENTRATED
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (1e-4, 1e-6)])
+def test_gaussian_composition_is_refused_where_its_proofs_do_not_hold(epsilon: float, delta: float) -> None:
+    """Also if most of delta were set aside for truncation, so that the conversion's own would be small enough."""
+    with pytest.raises(SpecError, match="Gaussian composition must have epsilon at least"):
+        Budget(epsilon=epsilon, delta=delta, composition=GAUSSIAN)
+    with pytest.raises(ValueError, match="too small, or delta"):
+        largest_gaussian_rho(epsilon=Fraction(epsilon), delta=Fraction(delta))
+
+
+def test_numbers_outside_the_preconditions_are_refused() -> None:
+    one = Fraction(1)
+    for x in (Fraction(0), -one):
+        with pytest.raises(ValueError, match="must be positive"):
+            mills_upper(x)
+        with pytest.raises(ValueError, match="must be positive"):
+            gaussian_conversion_delta(mu=x, epsilon=one)
+    with pytest.raises(ValueError, match="must exceed mu²/2"):
+        gaussian_conversion_delta(mu=Fraction(2), epsilon=one)
+
+
+def test_too_narrow_truncated_noise_is_refused_for_its_tails_too() -> None:
+    """A half-width that would do but for the tails: nothing is charged, nothing drawn. One step wider will do."""
+    schema = Schema(
+        (Table(name="r", attributes=("k", "a")), Table(name="s", attributes=("k", "b"))),
+        (Attribute(name="k", key=True), *(Attribute(name=x, range=(0, 1)) for x in "ab")),
+    )
+    rows = {"r": [{"k": 0, "a": 0}], "s": [{"k": 0, "b": 1}]}
+    rho = Fraction(1, 1000)
+    variance, narrow = GAUSSIAN.variance(1, rho), GAUSSIAN.half_width(rho, Fraction(1, 10**7), moves=1) - 1
+    delta = gaussian_delta(variance=variance, sensitivity=1, half_width=narrow)
+    assert GAUSSIAN.truncation_delta(rho, narrow, moves=1) > delta
+
+    def curator() -> Curator:
+        budget = Budget(epsilon=1.0, delta=1e-6).without_choices()
+        return Curator(
+            BruteEngine(schema, rows), ConcentratedAccountant(budget, truncation_delta=Fraction(1, 10**6) / 2)
+        )
+
+    made, whole = curator(), curator().rho_left
+    with pytest.raises(BudgetError, match="must be large enough"):
+        made.sensitivity_bound(Concentrated(rho, delta), half_width=narrow)
+    question = Question(name="degrees", rules={"r": {}}, by=("k",))
+    with pytest.raises(BudgetError, match="must be large enough"):
+        made.noisy_degrees("degrees", [question], Concentrated(rho, delta), half_width=narrow)
+    assert made.rho_left == whole
+    assert made.ledger.events == ()
+    made.sensitivity_bound(Concentrated(rho, Fraction(1, 10**7)), half_width=narrow + 1)
+
+
+def test_a_concentrated_cost_needs_its_accountant() -> None:
+    schema = Schema((Table(name="t", attributes=("a",)),), (Attribute(name="a", range=(0, 1)),))
+    curator = Curator(BruteEngine(schema, {"t": []}), PaperAccountant(Budget(epsilon=1.0, delta=1e-6)))
+    with pytest.raises(BudgetError, match="needs the concentrated accountant"):
+        _ = curator.composition

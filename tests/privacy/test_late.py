@@ -15,7 +15,8 @@ from dpjoin.algorithms import pmw
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.budget import Concentrated, Cost, Pure
-from dpjoin.privacy.curator import Curator, Lagging
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.lagging import Lagging
 from dpjoin.schema import Attribute, Schema, Table
 from dpjoin.workload import Workload
 from strategies import neighbour, random_instance

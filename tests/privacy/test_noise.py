@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -369,3 +371,10 @@ def test_no_sampler_takes_a_seed() -> None:
     for name, function in inspect.getmembers(noise, inspect.isfunction):
         if function.__module__ == noise.__name__:
             assert not {"seed", "rng", "random_state", "generator"} & set(inspect.signature(function).parameters), name
+
+
+def test_noise_comes_from_the_operating_system() -> None:
+    """Tests put their own stream behind the door; without them it is the system's."""
+    told = "import os, secrets; from dpjoin.privacy import noise; print(noise.os is os, noise.secrets is secrets)"
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "True"]

@@ -12,7 +12,6 @@ from dpjoin.algorithms.marginals import Fitted, measure_marginals
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.rounds import measure_products, prospect, run_rounds
 from dpjoin.algorithms.shares import round_down
-from dpjoin.model import factored
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence, start
 from dpjoin.model.model import Model, clique_scopes, plausible
@@ -151,7 +150,7 @@ def _measure_large(
     importance = dict(zip(cliques, clique_importance(workload, cliques), strict=True))
     chosen = measure_chosen(curator, groups, sizes, importance, bound, curator.rho_left, noisy_total, progress)
     progress("error bars", 0, 1)
-    members = factored.plausible(chosen.fit, chosen.evidence, total_deviation=total.deviation, seed=seed)
+    members = plausible(chosen.fit, chosen.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)
     tree = chosen.fit.tree
     seen = [*tree.cliques, *(m.scope for m in chosen.misfits)]

@@ -43,7 +43,11 @@ LEVELS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 LOST = 0.5
 """What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it."""
 ROOM = 2
-"""By how many edges the most generous caps exceed the largest rank that is seen."""
+"""By how many edges caps exceed the largest rank that is seen, where they are meant to lose nothing."""
+DOUBT = 6
+"""The same for the most generous caps, which tell whether a few values have far more rows: three times as many."""
+SURPRISE = 3.0
+"""By how many deviations noisy sizes must contradict what ranks promise, so that the promise does not count."""
 STANDS_OUT = 10.0
 """By how many variances of the noise a longer histogram must fit better to count, and by one more for each bucket. Of
 pure noise hardly any does; one value of 650 rows above others of 200 does half the time."""
@@ -120,7 +124,7 @@ def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
     accountant = ConcentratedAccountant(budget)
     questions = max((len(sets) for sets in cap_attributes(schema).values()), default=1)
     ranks = Concentrated(round_down(accountant.rho * RANKS_SHARE / questions))
-    size = Concentrated(round_down(accountant.rho * SIZES_SHARE / (1 + len(LEVELS))))
+    size = Concentrated(round_down(accountant.rho * SIZES_SHARE / (2 + len(LEVELS))))
     count = Concentrated(round_down(accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) * COUNT_SHARE))
     return CappedShares(accountant, ranks, size, count)
 
@@ -183,9 +187,10 @@ def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
             found[place] = EDGES[min(int(np.argmax(beyond[1:] <= least)), len(EDGES) - 1)]
         return found
 
-    # Rows beyond what can be seen are few, and not none: the first candidate has room for them.
-    top = {place: EDGES[min(EDGES.index(cap) + ROOM, len(EDGES) - 1)] for place, cap in capped_at(0.0).items()}
-    candidates = [top, *(_raised(schema, capped_at(share), top) for share in LEVELS)]
+    # Rows beyond what can be seen are few, and not none: the first candidates have room for them.
+    seen = {place: EDGES.index(cap) for place, cap in capped_at(0.0).items()}
+    wide, top = ({place: EDGES[min(i + room, len(EDGES) - 1)] for place, i in seen.items()} for room in (DOUBT, ROOM))
+    candidates = [wide, top, *(_raised(schema, capped_at(share), top) for share in LEVELS)]
     return [caps for i, caps in enumerate(candidates) if caps not in candidates[:i]]
 
 
@@ -267,7 +272,9 @@ def best_candidate(
             deviation = math.hypot(before.total.deviation, candidate.total.deviation)
             # Rows that go may join more than others do, so a promise may be off by twice itself.
             promise = NoisyTotal(expected, max(1.0, unseen, 2 * expected))
-            more = NoisyTotal(seen, deviation).combined(promise)
+            told = NoisyTotal(seen, deviation)
+            surprising = seen - expected > SURPRISE * math.hypot(deviation, promise.deviation)
+            more = told if surprising else told.combined(promise)
             lost = NoisyTotal(lost.noisy + more.noisy, math.hypot(lost.deviation, more.deviation))
             before = candidate
         error = predicted_noise(workload, candidate, rho) + LOST * lost.noisy

@@ -17,10 +17,11 @@ import numpy as np
 from dpjoin.algorithms.marginals import PIECES, SINGLES_SHARE, allocate, split
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import round_down
-from dpjoin.model.factored import FactoredFit, Misfit, cell_errors, learn, maximise, start
-from dpjoin.model.fit import Evidence
-from dpjoin.model.junction import JunctionTree, Scope, tree_of
+from dpjoin.model.factored import FactoredFit, Misfit, cell_errors, start
+from dpjoin.model.fit import Evidence, learn, maximise
+from dpjoin.model.junction import JunctionTree, Scope
 from dpjoin.model.terms import FloatArray
+from dpjoin.model.triangulate import tree_of
 from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.workload import Group

@@ -20,8 +20,10 @@ from dpjoin.model.dense import Iterate
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.privacy.budget import Approximate, Pure
-from dpjoin.privacy.curator import Bound, Curator, Lagging, Numbers
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.lagging import Lagging
 from dpjoin.privacy.sensitivity import weight_ranges
+from dpjoin.privacy.whole import Numbers
 from dpjoin.workload import Group, Kronecker
 
 MAX_ROUNDS = 2000

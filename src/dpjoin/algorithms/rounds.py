@@ -19,8 +19,9 @@ from dpjoin.algorithms.shares import round_down
 from dpjoin.model.fit import Evidence, learn, maximise, start
 from dpjoin.model.terms import FloatArray, Terms
 from dpjoin.privacy.budget import Concentrated
-from dpjoin.privacy.curator import Bound, Curator, Numbers
+from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.sensitivity import weight_ranges
+from dpjoin.privacy.whole import Numbers
 from dpjoin.workload import Products
 
 SELECT_SHARE = Fraction(1, 2)

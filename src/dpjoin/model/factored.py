@@ -1,137 +1,53 @@
 """The log-linear model of `fit` and `model` on domains too large to write down.
 
 Same potentials, same objective, same learnt prior widths; sums over all cells are taken by a junction tree.
-The functions have the names they have in `fit` and `model`. What a tree cannot do: product queries as terms of
-the model (their scope would be a clique), and a support.
+What a tree cannot do: product queries as terms of the model (their scope would be a clique), and a support.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from dpjoin.model.fit import (
-    CLOSE,
-    DEAR_CELLS,
-    FEW_CELLS,
-    PRIOR_PSEUDO,
-    PRIOR_RANGE,
-    PRIOR_START,
-    SINGLE_CELLS,
-    SINGLE_PSEUDO,
-    SINGLE_START,
-    Evidence,
-    Posterior,
-    tolerances,
-)
+from dpjoin.model.fit import DEAR_CELLS, PRIOR_START, SINGLE_CELLS, SINGLE_START, LogLinear
 from dpjoin.model.junction import Calibrated, IntArray, JunctionTree, Passes, Scope
-from dpjoin.model.lbfgs import Pairs
-from dpjoin.model.model import MEMBERS, Model, member_steps
+from dpjoin.model.model import Model
 from dpjoin.model.terms import FloatArray
 from dpjoin.workload import Group, Kronecker
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredFit:
-    """A fitted model: potentials and the prior widths they were fitted with."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FactoredFit(LogLinear):
+    """A fit whose cells are never written down: sums are passed along a junction tree."""
 
     tree: JunctionTree
-    total: float
-    potentials: FloatArray
-    tau: FloatArray
-    """One per clique."""
-    sums: Passes
-    """Room for its sums, shared by all fits that come from one."""
-    seen: Pairs = ()
-    """How the objective bends, as far as the optimiser has seen."""
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        return self.tree.slices
+
+    @property
+    def single(self) -> tuple[bool, ...]:
+        return tuple(len(c) == 1 for c in self.tree.cliques)
+
+    @property
+    def cells(self) -> int:
+        return self.tree.cells
 
     @cached_property
     def calibrated(self) -> Calibrated:
         return self.tree.calibrate(self.tree.split(self.potentials))
-
-    @property
-    def tau_each(self) -> FloatArray:
-        """The prior width of each potential."""
-        return np.repeat(self.tau, [s.stop - s.start for s in self.tree.slices])
-
-    @cached_property
-    def curvature(self) -> FloatArray:
-        """How fast each clique cell's own count moves with its own potential: total * Var(indicator)."""
-        mean = self.sums.means(self.potentials)
-        return np.maximum(self.total * mean * (1.0 - mean), 0.0)
 
 
 def start(tree: JunctionTree, total: float) -> FactoredFit:
     """The uniform distribution, before anything is measured."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in tree.cliques])
     sums = Passes(tree, np.float32 if tree.cells > SINGLE_CELLS else np.float64)
-    return FactoredFit(tree, total, np.zeros(tree.size), tau, sums)
-
-
-def maximise(
-    fit: FactoredFit, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
-) -> FactoredFit:
-    """The most probable potentials for the given prior widths, from where `fit` stands; see `fit.maximise`."""
-    posterior = Posterior(fit.total, evidence, 1.0 / fit.tau_each**2, prior_mean)
-    potentials, seen = posterior.descended(
-        fit.sums, fit.potentials, fit.curvature, fit.seen, steps=steps, tolerance=tolerance
-    )
-    return replace(fit, potentials=potentials, seen=seen)
-
-
-def relearn_prior(fit: FactoredFit, evidence: Evidence) -> FactoredFit:
-    """One step of evidence maximisation; see `fit.relearn_prior`."""
-    known = fit.curvature**2 * evidence.precision
-    share = known / (known + 1.0 / fit.tau_each**2)
-    tau = fit.tau.copy()
-    for g, (clique, where) in enumerate(zip(fit.tree.cliques, fit.tree.slices, strict=True)):
-        weight, width = SINGLE_PSEUDO if len(clique) == 1 else PRIOR_PSEUDO
-        energy = float((fit.potentials[where] ** 2).sum()) + weight * width**2
-        tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *PRIOR_RANGE)
-    return replace(fit, tau=tau)
-
-
-def learn(fit: FactoredFit, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> FactoredFit:
-    """Alternate between the potentials and the prior widths; less often where a step is dear."""
-    first, last = tolerances(fit.tree.cells)
-    for _ in range(rounds - 1):
-        fit = relearn_prior(maximise(fit, evidence, steps=steps, tolerance=first), evidence)
-    return maximise(fit, evidence, steps=2 * steps, tolerance=last)
-
-
-def posterior_width(fit: FactoredFit, evidence: Evidence, extra_precision: FloatArray | None = None) -> FloatArray:
-    """About how uncertain each clique cell's count is, now or after `extra_precision` more."""
-    precision = evidence.precision if extra_precision is None else evidence.precision + extra_precision
-    return fit.curvature / np.sqrt(fit.curvature**2 * precision + 1.0 / fit.tau_each**2)
-
-
-def plausible(
-    fit: FactoredFit,
-    evidence: Evidence,
-    *,
-    total_deviation: float,
-    members: int = MEMBERS,
-    steps: int = 25,
-    seed: int = 0,
-) -> tuple[tuple[FloatArray, float], ...]:
-    """Potentials drawn from about the posterior, in the same order of draws as `model.plausible`."""
-    rng = np.random.default_rng(seed)
-    if fit.tree.cells > FEW_CELLS:
-        steps = min(steps, member_steps(evidence, fit.total))
-    if fit.tree.cells > DEAR_CELLS:
-        members //= 2
-    deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
-    out = []
-    for _ in range(members):
-        jittered = Evidence(evidence.noisy + deviation * rng.standard_normal(len(deviation)), evidence.precision)
-        centre = fit.tau_each * rng.standard_normal(len(deviation))
-        moved = maximise(fit, jittered, steps=steps, prior_mean=centre)
-        out.append((moved.potentials, max(1.0, fit.total + total_deviation * float(rng.standard_normal()))))
-    return tuple(out)
+    return FactoredFit(tree=tree, total=total, potentials=np.zeros(tree.size), tau=tau, sums=sums)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ same noisy measurements (evidence maximisation), so nothing needs tuning. All of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,19 +118,66 @@ class DenseSums:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """A fitted model: potentials and the prior widths they were fitted with."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogLinear(ABC):
+    """A fitted model, however its cells are summed: potentials, and the prior widths they were fitted with."""
 
-    terms: Terms
     total: float
     potentials: FloatArray
     tau: FloatArray
     """One per term group."""
-    sums: DenseSums
+    sums: Sums
     """Room for its sums, shared by all fits that come from one."""
     seen: Pairs = ()
     """How the objective bends, as far as the optimiser has seen."""
+
+    @property
+    @abstractmethod
+    def slices(self) -> tuple[slice, ...]:
+        """Where each term group's potentials lie."""
+
+    @property
+    @abstractmethod
+    def single(self) -> tuple[bool, ...]:
+        """Whether each term group is a one-way marginal."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many numbers one sum goes over."""
+
+    @property
+    def tau_each(self) -> FloatArray:
+        """The prior width of each potential."""
+        return np.repeat(self.tau, [s.stop - s.start for s in self.slices])
+
+    @cached_property
+    def curvature(self) -> FloatArray:
+        """How fast each term's own total moves with its own potential: total * Var(indicator)."""
+        mean = self.sums.means(self.potentials)
+        return np.maximum(self.total * mean * (1.0 - mean), 0.0)
+
+
+F = TypeVar("F", bound=LogLinear)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fit(LogLinear):
+    """On a table of all cells."""
+
+    terms: Terms
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        return self.terms.slices
+
+    @property
+    def single(self) -> tuple[bool, ...]:
+        return (*(len(c) == 1 for c in self.terms.cliques), *(False for _ in self.terms.products))
+
+    @property
+    def cells(self) -> int:
+        return self.terms.domain.cells
 
     @property
     def table(self) -> FloatArray:
@@ -137,20 +185,8 @@ class Fit:
 
     @cached_property
     def curvature(self) -> FloatArray:
-        """How fast each term's own total moves with its own potential."""
-        if self.terms.products:
-            return self.terms.curvature(self.table)
-        mean = self.sums.means(self.potentials)
-        return np.maximum(self.total * mean * (1.0 - mean), 0.0)
-
-    @property
-    def tau_each(self) -> FloatArray:
-        return spread(self.terms, self.tau)
-
-
-def spread(terms: Terms, per_group: FloatArray) -> FloatArray:
-    """A number per term group, repeated for each of its potentials."""
-    return np.repeat(per_group, [s.stop - s.start for s in terms.slices])
+        """The same; product queries are no indicators."""
+        return self.terms.curvature(self.table) if self.terms.products else super().curvature
 
 
 def table_of(terms: Terms, potentials: FloatArray, total: float, dtype: DType = np.float64) -> NDArray[Any]:
@@ -169,7 +205,7 @@ def table_of(terms: Terms, potentials: FloatArray, total: float, dtype: DType = 
 def start(terms: Terms, total: float) -> Fit:
     """The uniform distribution (on the support), before anything is measured."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * len(terms.products))
-    return Fit(terms, total, np.zeros(terms.size), tau, DenseSums(terms))
+    return Fit(terms=terms, total=total, potentials=np.zeros(terms.size), tau=tau, sums=DenseSums(terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +245,8 @@ class Posterior:
 
 
 def maximise(
-    fit: Fit, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
-) -> Fit:
+    fit: F, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
+) -> F:
     """The most probable potentials for the given prior widths, from where `fit` stands."""
     posterior = Posterior(fit.total, evidence, 1.0 / fit.tau_each**2, prior_mean)
     potentials, seen = posterior.descended(
@@ -219,35 +255,21 @@ def maximise(
     return replace(fit, potentials=potentials, seen=seen)
 
 
-def relearn_prior(fit: Fit, evidence: Evidence) -> Fit:
+def relearn_prior(fit: F, evidence: Evidence) -> F:
     """One step of evidence maximisation: tau² = |potentials|² / (number of potentials the data determine)."""
-    terms = fit.terms
     known = fit.curvature**2 * evidence.precision
     share = known / (known + 1.0 / fit.tau_each**2)
     tau = fit.tau.copy()
-    for g, where in enumerate(terms.slices):
-        single = g < len(terms.cliques) and len(terms.cliques[g]) == 1
+    for g, (where, single) in enumerate(zip(fit.slices, fit.single, strict=True)):
         weight, width = SINGLE_PSEUDO if single else PRIOR_PSEUDO
         energy = float((fit.potentials[where] ** 2).sum()) + weight * width**2
         tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *PRIOR_RANGE)
     return replace(fit, tau=tau)
 
 
-def learn(fit: Fit, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> Fit:
+def learn(fit: F, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> F:
     """Alternate between the potentials and the prior widths; less often where a step is dear."""
-    first, last = tolerances(fit.terms.domain.cells)
+    first, last = (LOOSE, LOOSE / 4) if fit.cells > FEW_CELLS else (CLOSE, CLOSE)
     for _ in range(rounds - 1):
         fit = relearn_prior(maximise(fit, evidence, steps=steps, tolerance=first), evidence)
     return maximise(fit, evidence, steps=2 * steps, tolerance=last)
-
-
-def tolerances(cells: int) -> tuple[float, float]:
-    """Of searches before prior widths are learnt anew, and of the last one."""
-    return (LOOSE, LOOSE / 4) if cells > FEW_CELLS else (CLOSE, CLOSE)
-
-
-def posterior_width(fit: Fit, evidence: Evidence, extra_precision: FloatArray | None = None) -> FloatArray:
-    """About how uncertain each term's total is, in counts, now or after `extra_precision` more."""
-    curvature = fit.curvature
-    precision = evidence.precision if extra_precision is None else evidence.precision + extra_precision
-    return curvature / np.sqrt(curvature**2 * precision + 1.0 / fit.tau_each**2)

@@ -17,7 +17,7 @@ from dpjoin.model.fit import (
     SINGLE_CELLS,
     SINGLE_NOISE,
     Evidence,
-    Fit,
+    LogLinear,
     maximise,
     table_of,
 )
@@ -217,7 +217,13 @@ def _pooled(width: FloatArray, size: FloatArray) -> FloatArray:
 
 
 def plausible(
-    fit: Fit, evidence: Evidence, *, total_deviation: float, members: int = MEMBERS, steps: int = 25, seed: int = 0
+    fit: LogLinear,
+    evidence: Evidence,
+    *,
+    total_deviation: float,
+    members: int = MEMBERS,
+    steps: int = 25,
+    seed: int = 0,
 ) -> tuple[tuple[FloatArray, float], ...]:
     """Potentials drawn from about the posterior: perturb the measurements and the prior, and fit again.
 
@@ -226,11 +232,12 @@ def plausible(
     would otherwise be off together.
     """
     rng = np.random.default_rng(seed)
-    if fit.terms.size > DEAR_TERMS:
+    many = len(fit.potentials) > DEAR_TERMS
+    if many:
         steps //= 2
-    if fit.terms.domain.cells > FEW_CELLS:
+    if fit.cells > FEW_CELLS:
         steps = min(steps, member_steps(evidence, fit.total))
-    if fit.terms.domain.cells > DEAR_CELLS or fit.terms.size > DEAR_TERMS:
+    if fit.cells > DEAR_CELLS or many:
         members //= 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
     out = []

@@ -87,9 +87,20 @@ class Budget:
                 f"delta ({self.delta}) must lie between 1e-15 and 0.1; choose it well below one over the number of rows"
             )
 
+        if self.composition.grain and not self._gaussian_serves:
+            raise SpecError(
+                f"Gaussian composition must have epsilon at least {float(SMALLEST_EPSILON):.3g} and delta at most "
+                f"{float(LARGEST_DELTA):.3g}, not ({self.epsilon}, {self.delta}); use zero-concentrated composition"
+            )
+
     @property
     def exact(self) -> Approximate:
         return Approximate(Fraction(self.epsilon), Fraction(self.delta))
+
+    @property
+    def _gaussian_serves(self) -> bool:
+        """Whether the proofs of Gaussian composition hold: of all of delta, what truncation gets included."""
+        return self.exact.epsilon >= SMALLEST_EPSILON and self.exact.delta <= LARGEST_DELTA
 
     def without_choices(self) -> Budget:
         """The same for a release that makes no choice by the exponential mechanism: Gaussian where that buys more.
@@ -97,7 +108,7 @@ class Budget:
         The grain of its noise matters only where one row moves a number by one and nearly all is spent on it.
         """
         whole = self.exact
-        if whole.epsilon < SMALLEST_EPSILON or whole.delta > LARGEST_DELTA:
+        if not self._gaussian_serves:
             return self
         gaussian = GAUSSIAN.largest_rho(epsilon=whole.epsilon, delta=whole.delta)
         other = ZERO_CONCENTRATED.largest_rho(epsilon=whole.epsilon, delta=whole.delta)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from dpjoin.privacy.budget import (
     Pure,
 )
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
+from dpjoin.privacy.lagging import Lagging, LateChoice, LateScores
 from dpjoin.privacy.ledger import Event, Ledger, Part
 from dpjoin.privacy.participation import largest_total
 from dpjoin.privacy.partition import (
@@ -59,12 +59,9 @@ from dpjoin.privacy.public_bounds import (
 from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import squared_norm, weight_ranges
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
+from dpjoin.privacy.whole import Numbers, narrow, scaled, taken, wide
 from dpjoin.schema import DegreeBound, Schema, with_caps
 from dpjoin.workload import Group
-
-Numbers = NDArray[Any]
-"""Whole numbers: int64, or Python integers in an object array where int64 is too narrow."""
-
 
 RESIDUAL_STEPS = 16
 """Grid of the paper's noisy logarithm: a factor e^(beta/16) per step, well below one per cent."""
@@ -99,30 +96,6 @@ class Measurement:
         return float(self.variance * self.unit**2)
 
 
-@dataclass(frozen=True, eq=False)
-class Lagging:
-    """What a model answered some rounds ago, and its table of today: public, for `Curator.worst_query`.
-
-    All answers of a large workload take long to work out. One answer of today's table does not.
-    """
-
-    answers: tuple[Numbers, ...]
-    """Of some rounds ago, in units, one array per group; the same tuple as long as they stay."""
-    tables: tuple[NDArray[np.float64], ...]
-    """Of today: the marginal over each group's scope, but for `scale`."""
-    scale: float
-    drift: tuple[int, ...]
-    """For each group, by how many units an answer can have moved since."""
-
-    def check(self, groups: Sequence[Group]) -> None:
-        """Refuse what does not fit the groups, before anything is drawn: no later error may depend on a draw."""
-        if not len(self.answers) == len(self.tables) == len(self.drift) == len(groups) or any(
-            len(answers) != len(group) or table.size != group.cells
-            for answers, table, group in zip(self.answers, self.tables, groups, strict=True)
-        ):
-            raise BudgetError("answers that lag behind must have one per query, and a table of every group's cells")
-
-
 class Curator:
     """Answers queries about one set of private tables until its accountant says stop.
 
@@ -136,7 +109,7 @@ class Curator:
         self._ledger = Ledger(accountant.name)
         self._minted: list[Bound] = []
         self._memo: dict[int, tuple[Group, Numbers]] = {}
-        self._late: _LateChoice | None = None
+        self._late: LateChoice | None = None
         self._exact_count: int | None = None
         self._churn = churn(engine.schema)
         self._rows = max(1, self._churn)
@@ -678,9 +651,9 @@ class Curator:
             for group, answers, kept, width in zip(groups, model, candidates, widest, strict=True):
                 if len(kept):
                     exact = self._exact_centred(group) if centred else self._exact(group)
-                    off = np.abs(_wide(_taken(exact, kept)) - _wide(_taken(answers, kept)))
-                    parts.append(_scaled(off, common // width))
-            return _narrow(parts[0] if len(parts) == 1 else np.concatenate(parts))
+                    off = np.abs(wide(taken(exact, kept)) - wide(taken(answers, kept)))
+                    parts.append(scaled(off, common // width))
+            return narrow(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
         places = np.cumsum([0, *map(len, candidates)])
 
@@ -700,7 +673,7 @@ class Curator:
                 largest = max(d * (common // w) for d, w in zip(today.drift, widest, strict=True) if w)
                 return (before - min(abs(exact - now), before + today.drift[g])) * factor + largest
 
-            return place_of(self._root._chosen(_LateScores(late, exact_gap), rate, event))
+            return place_of(self._root._chosen(LateScores(late, exact_gap), rate, event))
         return place_of(self._root._chosen(lambda: scores_of(model), rate, event))
 
     def _late_choice(
@@ -719,7 +692,7 @@ class Curator:
             or any(a is not b for a, b in zip(self._late.groups, groups, strict=True))
         ):
             choice = noise.Choice(scores_of(model.answers), rate=rate)
-            self._late = _LateChoice(tuple(groups), model.answers, rate, choice)
+            self._late = LateChoice(tuple(groups), model.answers, rate, choice)
         return self._late.choice
 
     def reserve_rounds(self, count: int, each: Pure, cost: Approximate) -> None:
@@ -789,7 +762,7 @@ class Curator:
 
     def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
         """exact + noise. Replay tests stand here."""
-        return _narrow(_wide(exact) + _wide(draw(len(exact))))
+        return narrow(wide(exact) + wide(draw(len(exact))))
 
     def _listed(
         self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
@@ -802,7 +775,7 @@ class Curator:
 
     def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
         """A candidate, by the exponential mechanism. Replay tests stand here."""
-        if isinstance(exact_scores, _LateScores):
+        if isinstance(exact_scores, LateScores):
             return exact_scores.chosen(rate)
         return noise.exponential_choice(exact_scores(), rate=rate)
 
@@ -844,39 +817,8 @@ class Curator:
     def _exact_centred(self, group: Group) -> Numbers:
         """2q - (low + high) count for each query, with the true count: whole numbers of half units."""
         middles = np.array([low + high for low, high in weight_ranges(group)], dtype=object)
-        exact: Numbers = 2 * _wide(self._exact(group)) - middles * self._exact_join_size()
+        exact: Numbers = 2 * wide(self._exact(group)) - middles * self._exact_join_size()
         return exact
-
-
-@dataclass(frozen=True, eq=False)
-class _LateChoice:
-    """What was prepared for answers that lag behind, and for which."""
-
-    groups: tuple[Group, ...]
-    answers: tuple[Numbers, ...]
-    rate: Fraction
-    choice: noise.Choice
-
-
-@dataclass(frozen=True, eq=False)
-class _LateScores:
-    """Scores of today by way of earlier ones: a candidate of those is kept as often as today's score asks for."""
-
-    choice: noise.Choice
-    exact_gap: Callable[[int], int]
-    """By how much a candidate's score of today lies below its earlier score and the largest allowance together."""
-
-    def chosen(self, rate: Fraction) -> int:
-        while True:
-            candidate = self.choice.draw()
-            if noise.bernoulli_exp(rate * self.exact_gap(candidate)):
-                return candidate
-
-    def __call__(self) -> Numbers:
-        """All scores of today, up to a constant."""
-        whole = self.choice.scores
-        gaps = np.array([self.exact_gap(i) for i in range(len(whole))], dtype=object)
-        return _narrow(whole.astype(object) - gaps)
 
 
 def _capped(schema: Schema, limits: Sequence[Limit]) -> Bound | None:
@@ -933,32 +875,3 @@ def _paper_beta(cost: Approximate) -> Fraction:
 def _varying(group: Group) -> NDArray[np.int64]:
     """The queries of a group that do not give every join result the same weight."""
     return np.array([i for i, (low, high) in enumerate(weight_ranges(group)) if low < high], dtype=np.int64)
-
-
-def _wide(numbers: Numbers) -> Numbers:
-    """Python integers, which neither wrap nor raise; int64 where every value is far from its limit."""
-    small = numbers.dtype == np.int64 and (
-        not len(numbers) or (int(numbers.max()) < 2**60 and int(numbers.min()) > -(2**60))
-    )
-    if small:
-        return numbers
-    return np.asarray(numbers.astype(object), dtype=object)
-
-
-def _taken(numbers: Numbers, kept: NDArray[np.int64]) -> Numbers:
-    return numbers if len(kept) == len(numbers) else numbers[kept]
-
-
-def _scaled(numbers: Numbers, factor: int) -> Numbers:
-    if factor == 1 or (numbers.dtype == np.int64 and int(numbers.max(initial=0)) < 2**62 // factor):
-        return numbers * factor
-    return np.asarray(numbers.astype(object) * factor, dtype=object)
-
-
-def _narrow(numbers: Numbers) -> Numbers:
-    """int64 where it fits, so that what follows is fast."""
-    if numbers.dtype == np.int64:
-        return numbers
-    if all(-(2**62) < int(v) < 2**62 for v in numbers):
-        return numbers.astype(np.int64)
-    return numbers

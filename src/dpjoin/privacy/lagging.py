@@ -1,0 +1,70 @@
+"""Choose among very many queries by a model's answers of some rounds ago, with the law of today's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.errors import BudgetError
+from dpjoin.privacy import noise
+from dpjoin.privacy.whole import Numbers, narrow
+from dpjoin.workload import Group
+
+
+@dataclass(frozen=True, eq=False)
+class Lagging:
+    """What a model answered some rounds ago, and its table of today: public, for `Curator.worst_query`. Proof: P-32.
+
+    All answers of a large workload take long to work out. One answer of today's table does not.
+    """
+
+    answers: tuple[Numbers, ...]
+    """Of some rounds ago, in units, one array per group; the same tuple as long as they stay."""
+    tables: tuple[NDArray[np.float64], ...]
+    """Of today: the marginal over each group's scope, but for `scale`."""
+    scale: float
+    drift: tuple[int, ...]
+    """For each group, by how many units an answer can have moved since."""
+
+    def check(self, groups: Sequence[Group]) -> None:
+        """Refuse what does not fit the groups, before anything is drawn: no later error may depend on a draw."""
+        if not len(self.answers) == len(self.tables) == len(self.drift) == len(groups) or any(
+            len(answers) != len(group) or table.size != group.cells
+            for answers, table, group in zip(self.answers, self.tables, groups, strict=True)
+        ):
+            raise BudgetError("answers that lag behind must have one per query, and a table of every group's cells")
+
+
+@dataclass(frozen=True, eq=False)
+class LateChoice:
+    """What was prepared for answers that lag behind, and for which."""
+
+    groups: tuple[Group, ...]
+    answers: tuple[Numbers, ...]
+    rate: Fraction
+    choice: noise.Choice
+
+
+@dataclass(frozen=True, eq=False)
+class LateScores:
+    """Scores of today by way of earlier ones: a candidate of those is kept as often as today's score asks for."""
+
+    choice: noise.Choice
+    exact_gap: Callable[[int], int]
+    """By how much a candidate's score of today lies below its earlier score and the largest allowance together."""
+
+    def chosen(self, rate: Fraction) -> int:
+        while True:
+            candidate = self.choice.draw()
+            if noise.bernoulli_exp(rate * self.exact_gap(candidate)):
+                return candidate
+
+    def __call__(self) -> Numbers:
+        """All scores of today, up to a constant."""
+        whole = self.choice.scores
+        gaps = np.array([self.exact_gap(i) for i in range(len(whole))], dtype=object)
+        return narrow(whole.astype(object) - gaps)
