@@ -6,6 +6,7 @@ import argparse
 import sys
 
 import accuracy
+import fading
 import gap
 import hybrid
 import joins
@@ -28,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only in (None, "accuracy"):
         wanted = ["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else ["--runs", "7"]
         status = accuracy.main(wanted)
-        status = status or shop.main(["--quick"] if options.quick else [])
+        quick = ["--quick"] if options.quick else []
+        status = status or shop.main(quick) or fading.main(quick)
         if not options.quick:
             status = status or joins.main([])
     if options.only in (None, "uniformize"):

@@ -13,8 +13,9 @@ import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import auto
 from dpjoin.algorithms.auto import auto_shares, auto_tight
-from dpjoin.algorithms.forecast import aligned_size, degree_sequence, hybrid_error, per_table_error
+from dpjoin.algorithms.forecast import hybrid_error, per_table_error
 from dpjoin.algorithms.progress import silent
+from dpjoin.algorithms.ranks import aligned_size, degree_sequence
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.methods import chosen_method
 from dpjoin.privacy.budget import Budget
@@ -152,7 +153,7 @@ def test_there_is_nothing_to_choose_where_the_bound_is_public_or_rows_are_cut_al
     assert chosen_method(schema_of("two"), "auto", "paper").name == "two_table"
     assert chosen_method(schema_of("two", public="s"), "auto").name == "two_table"
     assert chosen_method(schema_of("star", public="s"), "auto").name == "multi_table"
-    assert chosen_method(bounded("two", 3), "auto").name == "two_table"
+    assert chosen_method(bounded("two", 1), "auto").name == "two_table"
     tables = schema_of("two").tables
     enforced = dj.Table(
         name="r", attributes=("A", "p"), bounds=(DegreeBound(attributes=("A",), limit=3),), enforce=True

@@ -17,7 +17,6 @@ import dpjoin as dj
 from audit import audited, tight_run
 from dpjoin.algorithms import capped
 from dpjoin.algorithms.capped import (
-    EDGES,
     best_of_levels,
     candidate_caps,
     cap_attributes,
@@ -25,13 +24,12 @@ from dpjoin.algorithms.capped import (
     capped_tight,
     measure_ranks,
     public_bound_of,
-    rows_beyond,
 )
-from dpjoin.algorithms.forecast import degree_sequence
+from dpjoin.algorithms.ranks import EDGES, degree_sequence, falling_fits, rows_beyond
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.interface import Engine
+from dpjoin.engine.interface import Engine, Fade
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
@@ -89,11 +87,16 @@ def audits(shape: str, count: int, levels: Sequence[float], budget: Budget) -> l
 
 
 @pytest.mark.replay
+@pytest.mark.parametrize("fade", [True, False], ids=["fading", "hard"])
 @pytest.mark.parametrize("levels", [(0.0, 0.1), (0.5,)], ids=["loose", "strict"])
 @pytest.mark.parametrize("shape", ANY)
-def test_replay_on_neighbours(shape: str, levels: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_on_neighbours(
+    shape: str, levels: tuple[float, ...], fade: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Same questions, declared moves, the whole budget; also where the caps cut half of the rows."""
     monkeypatch.setattr(capped, "LEVELS", levels)
+    if not fade:
+        monkeypatch.setattr(capped, "fading_price", lambda workload: None)
     audits(shape, 4, levels, SHARP)
     audits(shape, 2, levels, BLUNT)
 
@@ -171,6 +174,7 @@ def found_wrong(make: Callable[[Any], Engine], count: int) -> list[str]:
 @pytest.mark.known_bad
 def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capped, "candidate_caps", five)
+    monkeypatch.setattr(capped, "fading_price", lambda workload: None)
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: DropsValues(schema, t), 40))
     assert found_wrong(lambda t: BruteEngine(schema, t), 40) == []
@@ -179,9 +183,27 @@ def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.known_bad
 def test_a_pushed_out_row_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capped, "candidate_caps", five)
+    monkeypatch.setattr(capped, "fading_price", lambda workload: None)
     monkeypatch.setattr(Curator, "_group_churn", lambda self, group: 1)
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: BruteEngine(schema, t), 60))
+
+
+@pytest.mark.known_bad
+def test_a_fading_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are said to fall slowly, and an engine that drops a value as soon as it exceeds the cap."""
+
+    class Drops(BruteEngine):
+        def faded(self, fades: Any) -> BruteEngine:
+            steep = {
+                t: Fade(f.attributes, np.where(f.weights < f.full, 0, f.weights), f.full) for t, f in fades.items()
+            }
+            return super().faded(steep)
+
+    monkeypatch.setattr(capped, "candidate_caps", five)
+    schema = schema_of("two")
+    assert any("sensitivity" in w for w in found_wrong(lambda t: Drops(schema, t), 40))
+    assert found_wrong(lambda t: BruteEngine(schema, t), 40) == []
 
 
 @pytest.mark.known_bad
@@ -356,7 +378,7 @@ def test_the_curator_refuses_what_it_cannot_account_for() -> None:
         child.noisy_ranks("ranks", [about], [1, 2], cost)
     with pytest.raises(BudgetError, match="whole instance"):
         child.noisy_degrees("degrees", [about], cost, half_width=5)
-    with pytest.raises(BudgetError, match="removed once"):
+    with pytest.raises(BudgetError, match="done once"):
         child.capped({"s": [DegreeBound(attributes=("A",), limit=2)]})
     # A bound of one Curator is not a bound of another: the capped instance has its own.
     with pytest.raises(BudgetError, match="minted"):
@@ -409,7 +431,7 @@ def test_falling_fits_are_those_of_scipy(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(-3, 8, 30).astype(float) if seed % 2 else rng.normal(0, 5, 30)
     weights = rng.integers(1, 50, 30).astype(float)
-    fits = capped.falling_fits(values, weights)
+    fits = falling_fits(values, weights)
     assert len(fits) == 31
     assert not fits[0].any()
     for n in range(1, 31):

@@ -13,9 +13,10 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.algorithms.auto import auto_shares
-from dpjoin.algorithms.capped import capped_shares
+from dpjoin.algorithms.capped import RANKS_SHARE, SIZES_SHARE, capped_shares, fades_of, fading_price
 from dpjoin.methods import as_one_shares, common_key_shares, spendable
 from dpjoin.planning import plan
+from dpjoin.privacy.fading import faded_bound
 from dpjoin.spec import Spec
 
 ROOT = Path(__file__).parents[1]
@@ -87,6 +88,16 @@ def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> 
     assert f"a deviation of {ranks:.0f} rows" in page
     assert f"rng.normal(0, {ranks:.2f}, exact.shape)" in page
     assert f"the deviation is {1 / math.sqrt(2 * caps.size.rho):.0f} times the bound" in page
+    left, spent = caps.accountant.rho - caps.count.rho, caps.accountant.rho * (RANKS_SHARE + SIZES_SHARE)
+    capped, dear = 1 / math.sqrt(2 * (left - spent)), 1 / math.sqrt(2 * (bounded.queries))
+    price = fading_price(workload)
+    assert price is not None
+    for degree in (5, 10, 38, 100, 200, 575):
+        fades = fades_of({(t, ("k",)): degree for t in ("r", "s")}, price)
+        bound = faded_bound(schema, [], fades) / math.prod(f.full for f in fades.values())
+        by_bound = dear * (degree + (bounded.half_width or 0))
+        fading, removing = capped * bound, capped * math.sqrt(2) * degree
+        assert f"| {degree} | {by_bound:,.0f} | {fading:,.0f} | {removing:,.0f} | {by_bound / fading:.1f} |" in page
     hybrid = auto_shares(budget, schema).hybrid
     assert hybrid is not None
     page = (ROOT / "docs" / "hybrid.md").read_text(encoding="utf-8")

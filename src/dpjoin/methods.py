@@ -84,11 +84,8 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: W
 
 
 def _may_be_capped(schema: Schema) -> bool:
-    """Whether there is anything to choose: a noisy bound would be needed, and caps can take its place.
-
-    Declared bounds of three tables and more multiply, and caps may be far below: there a look is worth its price.
-    """
-    if len(schema.tables) < 2 or (bound_is_public(schema) and len(schema.tables) == 2):
+    """Whether there is anything to choose: caps can take the place of a noisy bound, or lie below declared ones."""
+    if len(schema.tables) < 2:
         return False
     try:
         check_capped(schema)

@@ -15,6 +15,9 @@ from dpjoin.algorithms.capped import (
     CappedShares,
     cap_attributes,
     capped_shares,
+    fades_of,
+    fading_price,
+    price_for,
     public_bound_of,
 )
 from dpjoin.algorithms.chosen import ALL_CELLS, MOST_CLIQUE_CELLS, cells_limit, looked_at
@@ -36,8 +39,9 @@ from dpjoin.hypergraph import drawing, join_class
 from dpjoin.methods import as_one_shares, chosen_method, common_key_shares, spendable
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
+from dpjoin.privacy.fading import faded_bound
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
-from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors, subsets
+from dpjoin.privacy.public_bounds import bound_is_public, churn, declared_limits, degree_caps, degree_factors, subsets
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.schema import Schema
 from dpjoin.spec import Spec
@@ -343,11 +347,17 @@ def _capped_expected(spec: Spec, shares: AutoShares | CappedShares, degree: int,
     sets = cap_attributes(spec.schema)
     caps = {(table, by): degree for table, some in sets.items() for by in some}
     removed = max(len(some) for some in sets.values())
-    bound = public_bound_of(spec.schema, caps)
+    bound = float(public_bound_of(spec.schema, caps))
+    lengthened = math.sqrt(1 + removed**2)
+    if (price := price_for(caps, fading_price(spec.workload))) is not None:
+        fades = fades_of(caps, price)
+        full = math.prod(fade.full for fade in fades.values())
+        bound, removed = faded_bound(spec.schema, declared_limits(spec.schema), fades) / full, 1
+        lengthened = 1.0
     left = float(shares.accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) - shares.count.rho)
     count = 1.6449 * bound * removed / math.sqrt(2 * float(shares.count.rho))
-    cell = 1.6449 * bound * math.sqrt(1 + removed**2) * math.sqrt(max(1, _measured(spec.workload)) / (2 * left))
-    return Expected(degree, bound, count, cell, cell / join_size if join_size else None)
+    cell = 1.6449 * bound * lengthened * math.sqrt(max(1, _measured(spec.workload)) / (2 * left))
+    return Expected(degree, math.ceil(bound), count, cell, cell / join_size if join_size else None)
 
 
 def _measured(workload: Workload) -> int:
@@ -360,7 +370,7 @@ def _why(schema: Schema, method: str) -> str:
     if method == "auto":
         return "a small look at degrees chooses: cap them, or heavy values table by table, or every table alone"
     if method == "capped":
-        return "at most so many rows of each key value are kept (a small look says how many); what is left is one join"
+        return "beyond so many of one key value (a small look says how many) rows fade or go; what is left is one join"
     if method in _CUT:
         return _CUT[method]
     if method == "uniformize":

@@ -157,6 +157,24 @@ def test_refinement_alone_gives_the_law(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.statistical
+def test_magnitudes_in_two_parts_have_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What serves scales beyond 2^30, forced on a small one: two bits are low ones."""
+    monkeypatch.setattr(noise, "_LARGEST_FLOAT_SCALE", 2)
+    assert_law("gaussian array", 20_000)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("bits", [29, 31, 40, 52])
+def test_gaussians_of_any_width_are_whole_numbers_of_that_width(bits: int) -> None:
+    """Deviation and lowest bits: also the low part is noise."""
+    drawn = noise.discrete_gaussian_array(variance=Fraction(4**bits) - 1, size=20_000)
+    assert drawn.dtype == np.int64
+    assert np.std(drawn / 2.0**bits) == pytest.approx(1, abs=0.04)
+    for low in range(4):
+        assert np.mean(drawn >> low & 1) == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.statistical
 @pytest.mark.parametrize("gamma", [Fraction(1, 3), Fraction(1), Fraction(7, 3)])
 def test_bernoulli_exp_has_its_probability(gamma: Fraction) -> None:
     """20 000 trials lie within 6 standard deviations of exp(-gamma), and not of exp(-0.8·gamma)."""
@@ -245,9 +263,9 @@ def test_arrays_are_int64_and_of_the_size_asked_for() -> None:
             assert values.shape == (size,)
 
 
-@pytest.mark.parametrize("exponent", [31, 200])
+@pytest.mark.parametrize("exponent", [53, 200])
 def test_large_scales_return_python_ints(exponent: int) -> None:
-    """Above scale 2**30 the arrays hold Python ints of the right magnitude."""
+    """Above scale 2**30 (Gaussians: 2**52) the arrays hold Python ints of the right magnitude."""
     scale = 1 << exponent
     for values in (
         noise.discrete_laplace_array(scale=Fraction(scale), size=30),

@@ -42,8 +42,13 @@ class NoisyTotal:
 
 def measure_total(curator: Curator, bound: Bound, rho: Fraction) -> NoisyTotal:
     """The join size, by the discrete Gaussian."""
-    noisy = curator.join_size(bound, Concentrated(rho))
-    return NoisyTotal(float(noisy), math.sqrt(float(curator.ledger.events[-1].parameters["variance"])))
+    noisy, unit = curator.join_size(bound, Concentrated(rho)), float(curator.unit)
+    return NoisyTotal(noisy * unit, unit * math.sqrt(float(curator.ledger.events[-1].parameters["variance"])))
+
+
+def results_of(curator: Curator, bound: Bound) -> float:
+    """How many join results one row can change, at most."""
+    return float(bound.value * curator.unit)
 
 
 def varying_products(workload: Workload) -> tuple[Products, ...]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from dpjoin.algorithms.as_one import is_large, measure_join, measure_total
 from dpjoin.algorithms.capped import (
+    ALIGNED,
     RANKS_SHARE,
     SIZES_SHARE,
     Candidate,
@@ -20,12 +21,13 @@ from dpjoin.algorithms.capped import (
     measure_ranks,
     release_candidate,
 )
-from dpjoin.algorithms.forecast import aligned_size, degree_sequence, hybrid_error, per_table_error
+from dpjoin.algorithms.forecast import hybrid_error, per_table_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, best_choice, check_keyed, release_keyed, split_keyed
-from dpjoin.algorithms.parts import shape_noise, size_noise
+from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.per_table import PerTableShares, check_per_table, per_table_tight
 from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.ranks import aligned_size, degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes
@@ -46,9 +48,10 @@ HYBRID_GAIN = 1.5
 """How much less the hybrid must promise: its heavy values have larger single errors than noise that is the same
 everywhere."""
 PER_TABLE_GAIN = 1.45
-"""Likewise: where the two promise the same, `keyed`, which leaves light values to caps, was better."""
-ALIGNED = 0.5
-"""From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
+"""Likewise: where the two promise the same, `keyed`, which leaves light values to caps, was better. Not where all
+values are heavy: then `keyed` is the same with less to spend."""
+CAPPED_GAIN = 1.2
+"""Likewise, against `keyed`: hot values that caps cut are the largest errors."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,16 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         outcome = release_keyed(curator, workload, shares.keyed, own, progress)
     elif method == "per_table":
         outcome = per_table_tight(curator, workload, PerTableShares(shares.accountant), progress)
-    elif method == "multi_table":
+    elif method == _declared(curator.schema):
         outcome = _as_declared(curator, workload, shares.count, progress)
     else:
         outcome = release_candidate(best, workload, shares.count, progress)
     return replace(outcome, method=method, predicted={name: float(f"{e:.3g}") for name, e in predicted.items()})
+
+
+def _declared(schema: Schema) -> str:
+    """What the method with declared bounds alone is called."""
+    return "two_table" if len(schema.tables) == 2 else "multi_table"
 
 
 def _as_declared(curator: Curator, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:
@@ -130,12 +138,12 @@ def predicted_errors(
     predicted = {"capped": best.error}
     if (declared := curator.public_bound()) is not None:
         size, rho = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left
-        noise = shape_noise(workload, bound=declared.value, size=size, rho=rho)
-        predicted["multi_table"] = noise + size_noise(declared.value, rho)
+        noise = fitted_noise(workload, bound=declared.value, size=size, rho=rho)
+        predicted[_declared(schema)] = noise + size_noise(declared.value, rho)
     degrees = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if r.question.by == common}
     if len(degrees) < len(schema.tables) or is_large(workload):
         return predicted  # what several models add up to must be written down
-    rho = curator.rho_left
+    rho, all_heavy = curator.rho_left, False
     if shares.hybrid is not None:
         left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
         aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
@@ -145,8 +153,11 @@ def predicted_errors(
     if _serves(check_keyed, schema):
         chosen = best_choice(workload, degrees, degrees_cost=shares.keyed.degrees, rho=rho - shares.keyed.degrees.rho)
         predicted["keyed"] = chosen.error
+        predicted["capped"] *= CAPPED_GAIN
+        all_heavy = chosen.heavy == schema.cells(common)
     if _serves(lambda s: check_per_table(s, workload), schema):
-        predicted["per_table"] = PER_TABLE_GAIN * per_table_error(workload, degrees, rho=rho)
+        gain = 1.0 if all_heavy else PER_TABLE_GAIN
+        predicted["per_table"] = gain * per_table_error(workload, degrees, rho=rho)
     return predicted
 
 

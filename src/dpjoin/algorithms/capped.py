@@ -1,8 +1,10 @@
-"""Capped: keep at most so many rows of each key value, and release what is left as one join.
+"""Capped: count at most so many rows of each key value, and release what is left as one join.
 
 A noisy bound must exceed the largest degree, so it is that degree plus a shift, whatever the other degrees are. A cap
-needs no shift: it is a public number, and rows beyond it go. What it costs is a factor of the square root of two, since
-a row more may push another one out (P-62), and the join results that are lost.
+needs no shift: it is a public number, and rows beyond it go. What it costs are the join results that are lost, and
+what a row more moves by pushing others out. Where marginals are asked and one cap a table is enough, the rows of a
+value fade instead: they count less, the more of them there are (`fading`), which costs less of both. Elsewhere rows
+beyond the cap are removed, which costs a factor of the square root of two (P-62).
 
 Where to cap is decided from noisy numbers. First how many rows have which rank within their value, for each table: that
 shows what degrees are like at the price of a histogram. Then the join sizes that a few caps leave.
@@ -18,9 +20,11 @@ from itertools import combinations, product
 
 import numpy as np
 
-from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total
-from dpjoin.algorithms.parts import shape_noise, size_noise
+from dpjoin.algorithms import fading
+from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total, results_of, varying_products
+from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.ranks import EDGES, aligned_size, degree_sequence, rows_beyond
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
@@ -29,6 +33,7 @@ from dpjoin.model.terms import FloatArray
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.fading import Fade
 from dpjoin.privacy.partition import NoisyRanks, Question
 from dpjoin.privacy.public_bounds import bound_is_public, degree_caps
 from dpjoin.schema import DegreeBound, Schema, with_caps
@@ -38,7 +43,7 @@ RANKS_SHARE = Fraction(4, 100)
 """Of rho, for the ranks of all tables: a count of rows is then off by about 23 at (1, 1e-6)."""
 SIZES_SHARE = Fraction(5, 100)
 """Of rho, for the join sizes that the candidates leave."""
-LEVELS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
 LOST = 0.5
 """What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it."""
@@ -48,11 +53,8 @@ DOUBT = 6
 """The same for the most generous caps, which tell whether a few values have far more rows: three times as many."""
 SURPRISE = 3.0
 """By how many deviations noisy sizes must contradict what ranks promise, so that the promise does not count."""
-STANDS_OUT = 10.0
-"""By how many variances of the noise a longer histogram must fit better to count, and by one more for each bucket. Of
-pure noise hardly any does; one value of 650 rows above others of 200 does half the time."""
-EDGES = tuple(sorted({max(n + 1, round(1.2**n)) for n in range(110)}))
-"""The caps there are, and the edges of the ranks' buckets: all small numbers, then a fifth more each."""
+ALIGNED = 0.5
+"""From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
 
 MOST_WAYS = 2000
 """How many ways to cap the tables are tried, to find one with few caps for each."""
@@ -140,6 +142,8 @@ class Candidate:
     curator: Curator
     bound: Bound
     total: NoisyTotal
+    price: float | None = None
+    """At which price rows beyond the caps fade; None where they go."""
     lost: NoisyTotal = NOTHING
     error: float = math.inf
 
@@ -164,14 +168,38 @@ def measure_ranks(curator: Curator, cost: Concentrated) -> list[NoisyRanks]:
     return curator.noisy_ranks("ranks", questions, EDGES, cost)
 
 
-def measure_candidates(curator: Curator, candidates: Sequence[Caps], cost: Concentrated) -> list[Candidate]:
-    """The join sizes that caps leave, each at this cost."""
+def fading_price(workload: Workload) -> float | None:
+    """At which price rows may fade; None if they cannot: marginals alone must be asked, with one cap for each table.
+
+    From public numbers alone.
+    """
+    sets = cap_attributes(workload.schema)
+    if varying_products(workload) or any(len(some) > 1 for some in sets.values()):
+        return None
+    return fading.best_price(workload.schema, [(table, some[0]) for table, some in sets.items()])
+
+
+def fades_of(caps: Caps, price: float) -> dict[str, Fade]:
+    """Weights that are full up to the caps."""
+    return {table: fading.fade(by, cap, price) for (table, by), cap in caps.items()}
+
+
+def price_for(caps: Caps, price: float | None) -> float | None:
+    """The same price, unless weights would be a long list."""
+    return price if max(caps.values()) <= fading.LARGEST else None
+
+
+def measure_candidates(
+    curator: Curator, candidates: Sequence[Caps], cost: Concentrated, price: float | None
+) -> list[Candidate]:
+    """The join sizes that caps leave, each at this cost; rows beyond them fade at a price, or go."""
     found: list[Candidate] = []
     for caps in candidates:
-        child = curator.capped(_bounds(caps))
+        own = price_for(caps, price)
+        child = curator.capped(_bounds(caps)) if own is None else curator.faded(fades_of(caps, own))
         bound = child.public_bound()
         assert bound is not None, "caps were chosen so that the bound is public"
-        found.append(Candidate(caps, child, bound, measure_total(child, bound, cost.rho)))
+        found.append(Candidate(caps, child, bound, measure_total(child, bound, cost.rho), own))
     return found
 
 
@@ -192,40 +220,6 @@ def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
     wide, top = ({place: EDGES[min(i + room, len(EDGES) - 1)] for place, i in seen.items()} for room in (DOUBT, ROOM))
     candidates = [wide, top, *(_raised(schema, capped_at(share), top) for share in LEVELS)]
     return [caps for i, caps in enumerate(candidates) if caps not in candidates[:i]]
-
-
-def rows_beyond(ranks: NoisyRanks) -> FloatArray:
-    """How many rows have a rank above 0, and above each edge, with the noise smoothed out.
-
-    The number of values with at least so many rows falls with the rank, so the closest numbers that do take the place
-    of noisy ones. Beyond some edge there is nothing but noise: the first beyond which the fit hardly gets closer.
-    """
-    widths = np.diff([0, *ranks.edges]).astype(np.float64)
-    noisy = np.array(ranks.noisy[:-1], dtype=np.float64)
-    # With nothing from bucket n on, for each n.
-    fits = [np.maximum(fit, 0.0) * widths for fit in falling_fits(noisy / widths, widths**2)]
-    misfit = np.array([n + float(((noisy - fit) ** 2).sum()) / ranks.deviation**2 for n, fit in enumerate(fits)])
-    inside = fits[int(np.argmax(misfit <= misfit.min() + STANDS_OUT))]
-    return np.append(np.cumsum(inside[::-1])[::-1], 0.0)
-
-
-def falling_fits(values: FloatArray, weights: FloatArray) -> list[FloatArray]:
-    """For each n, the closest numbers that do not rise to the first n values, by weighted squares, and zeros.
-
-    Neighbours that rise are pooled, one value after the other, so all n come at the price of the last.
-    """
-    pools: list[tuple[float, float, int]] = []  # mean, weight and length of each
-    fits = [np.zeros(len(values))]
-    for n, (mean, weight) in enumerate(zip(values.tolist(), weights.tolist(), strict=True), 1):
-        length = 1
-        while pools and pools[-1][0] <= mean:
-            before, heavy, more = pools.pop()
-            mean, weight, length = (mean * weight + before * heavy) / (weight + heavy), weight + heavy, length + more
-        pools.append((mean, weight, length))
-        fit = np.zeros(len(values))
-        fit[:n] = np.repeat([m for m, _, _ in pools], [k for _, _, k in pools])
-        fits.append(fit)
-    return fits
 
 
 def _raised(schema: Schema, caps: Caps, top: Caps) -> Caps:
@@ -284,13 +278,14 @@ def best_candidate(
 
 def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], cost: Concentrated) -> Candidate:
     """Measure the candidates that ranks suggest, and take the best."""
-    candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost)
+    price = fading_price(workload)
+    candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost, price)
     size = likely_size(candidates, ranks)
     return best_candidate(
         workload,
         candidates,
         curator.rho_left,
-        promised=lambda caps: size * lost_share(ranks, caps),
+        promised=lambda caps: promised_loss(ranks, caps, size, price_for(caps, price)),
         unseen=size * unseen_share(ranks),
     )
 
@@ -303,7 +298,7 @@ def likely_size(candidates: Sequence[Candidate], ranks: Sequence[NoisyRanks]) ->
     """
     found: NoisyTotal | None = None
     for candidate in candidates:
-        lost = lost_share(ranks, candidate.caps)
+        lost = lost_share(ranks, candidate.caps, candidate.price)
         kept = max(1.0 - lost, 1e-3)
         whole, noise = candidate.total.noisy / kept, candidate.total.deviation / kept
         told = NoisyTotal(whole, math.hypot(noise, 2 * lost * max(abs(whole), noise)))
@@ -312,13 +307,36 @@ def likely_size(candidates: Sequence[Candidate], ranks: Sequence[NoisyRanks]) ->
     return max(1.0, found.noisy)
 
 
-def lost_share(ranks: Sequence[NoisyRanks], caps: Caps) -> float:
+def lost_share(ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> float:
     """About which share of the join caps lose, if the rows they cut join like all others."""
+    ends = np.array([0, *EDGES], dtype=np.float64)
     share = 0.0
     for r in ranks:
-        beyond = rows_beyond(r)
-        share += float(beyond[EDGES.index(caps[_place(r)]) + 1]) / max(1.0, float(beyond[0]))
-    return min(1.0, share)
+        cap, beyond = caps[_place(r)], rows_beyond(r)
+        kept = rows_left(ends, cap, price)
+        lost = (beyond[:-1] - beyond[1:]) * (1 - np.diff(kept) / np.diff(ends))
+        share += float(lost.sum()) / max(1.0, float(beyond[0]))
+    return min(1.0, max(0.0, share))
+
+
+def promised_loss(ranks: Sequence[NoisyRanks], caps: Caps, size: float, price: float | None) -> float:
+    """About how many join results caps lose, of a join of this size.
+
+    Where the join is nearly as large as degrees allow, frequent values are the same in all tables, and what is lost
+    there in each table is multiplied. Elsewhere rows that go join like all others.
+    """
+    if len(ranks) > 1 and len(ranks) == len(caps) and len({r.question.by for r in ranks}) == 1:
+        degrees = [degree_sequence(r) for r in ranks]
+        whole = aligned_size(degrees)
+        if size > ALIGNED * whole > 0:
+            kept = [rows_left(d, caps[_place(r)], price) for d, r in zip(degrees, ranks, strict=True)]
+            return size * (1 - aligned_size(kept) / whole)
+    return size * lost_share(ranks, caps, price)
+
+
+def rows_left(degrees: FloatArray, cap: int, price: float | None) -> FloatArray:
+    """How many rows' worth of values with so many rows a cap leaves."""
+    return np.minimum(degrees, cap) if price is None else fading.rows_kept(cap, price, degrees)
 
 
 def unseen_share(ranks: Sequence[NoisyRanks]) -> float:
@@ -329,9 +347,10 @@ def unseen_share(ranks: Sequence[NoisyRanks]) -> float:
 def predicted_noise(workload: Workload, candidate: Candidate, rho: Fraction) -> float:
     """The noise of measuring the join that the caps leave, in join results."""
     removed = max(sum(1 for table, _ in candidate.caps if table == t) for t, _ in candidate.caps)
-    bound = math.ceil(candidate.bound.value * math.sqrt(1 + removed**2))
+    results = results_of(candidate.curator, candidate.bound)
+    bound = results * math.sqrt(1 + removed**2) if candidate.price is None else results
     size = max(1.0, candidate.total.noisy)
-    return shape_noise(workload, bound=bound, size=size, rho=rho) + size_noise(candidate.bound.value, rho)
+    return fitted_noise(workload, bound=bound, size=size, rho=rho) + size_noise(results, rho)
 
 
 def release_candidate(best: Candidate, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:
@@ -340,8 +359,10 @@ def release_candidate(best: Candidate, workload: Workload, count: Concentrated, 
         total = best.total.combined(measure_total(best.curator, best.bound, count.rho))
         model, strategy = measure_join(best.curator, workload, best.bound, total, progress)
     kept = ", ".join(f"{limit:,} of {table} by {'+'.join(by)}" for (table, by), limit in sorted(best.caps.items()))
+    how = f"at most {kept}" if best.price is None else f"rows of a value beyond {kept} fade"
     whole = grown(model, best.lost)
-    return Outcome(whole, best.bound.value, max(1, round(whole.total)), f"at most {kept}; {strategy}")
+    changed = math.ceil(results_of(best.curator, best.bound))
+    return Outcome(whole, changed, max(1, round(whole.total)), f"{how}; {strategy}")
 
 
 def grown(model: Model, lost: NoisyTotal) -> Model:

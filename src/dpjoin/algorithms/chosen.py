@@ -118,7 +118,7 @@ def measure_chosen(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
-    precision = float(2 * rest / PIECES) / bound.value**2
+    precision = float(2 * rest / PIECES) / float(bound.value * curator.unit) ** 2
     evidence = evidence_of(fit.tree, looks)
     counts = [importance[c] for c in fit.tree.cliques]
     pieces = allocate(fit.tree.slices, fit.curvature, fit.tau_each, evidence, precision, counts)

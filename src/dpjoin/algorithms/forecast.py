@@ -6,37 +6,23 @@ how large the noise of each method would be. Errors are in join results, on aver
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.algorithms.capped import rows_beyond
 from dpjoin.algorithms.hybrid import best_cut, blurred, heavy_errors
+from dpjoin.algorithms.ranks import MOST_VALUES
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.model.terms import FloatArray
-from dpjoin.privacy.partition import NoisyDegrees, NoisyRanks, Question, Value
+from dpjoin.privacy.partition import NoisyDegrees, Question, Value
 from dpjoin.workload import Workload
 
 MOST_LISTED = 2048
 """How many of the most frequent values the forecast of the hybrid looks at one by one."""
-MOST_VALUES = 2**20
 VARIES, POOLED_BLUR = 0.1, 0.4
 """A model of all values learns from all of them what they have in common, so that it is off by less than one of a few
 heavy values would be, and blurs less. Both were chosen on the first seven rows of `benchmarks/methods.py`."""
-
-
-def degree_sequence(ranks: NoisyRanks) -> FloatArray:
-    """About the degrees of a table's values, the largest first."""
-    beyond = rows_beyond(ranks)
-    widths = np.diff([0, *ranks.edges])
-    # How many values reach a rank in each bucket; it does not rise.
-    reach = np.minimum(np.rint((beyond[:-1] - beyond[1:]) / widths), MOST_VALUES).astype(np.int64)
-    values = int(reach[0])
-    degrees = np.zeros(values)
-    for edge, count in zip(ranks.edges, reach.tolist(), strict=True):
-        degrees[:count] = edge
-    return degrees
 
 
 def hybrid_error(
@@ -63,9 +49,3 @@ def per_table_error(workload: Workload, degrees: Mapping[str, FloatArray], *, rh
     sizes = {t: np.append(d, np.zeros(max(0, values - len(d))))[:values] for t, d in degrees.items()}
     noise = heavy_errors(workload, sizes, rho, varies=VARIES)
     return float(noise[-1] + POOLED_BLUR * blurred(workload, sizes, rho)[-1])
-
-
-def aligned_size(degrees: Sequence[FloatArray]) -> float:
-    """The join size if the most frequent values of one table are those of every other."""
-    shortest = min(map(len, degrees))
-    return float(np.prod([d[:shortest] for d in degrees], axis=0).sum())

@@ -2,8 +2,8 @@
 
 Where every value of the key is public, there is nothing to hide about which values occur. So each table's degrees are
 measured for all of them with plain noise, without a threshold that only large degrees exceed. Heavy values go table by
-table, as in the hybrid. Light ones are one join, and capped: where noise misjudged a value, a few of its rows are cut,
-and no bound has to allow for the largest noise.
+table, as in the hybrid. Light ones are one join, and capped: where noise misjudged a value, its rows fade a little or a
+few are cut, and no bound has to allow for the largest noise.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.algorithms import fading
 from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
-from dpjoin.algorithms.as_one import measure_join, measure_total
+from dpjoin.algorithms.as_one import measure_join, measure_total, results_of
 from dpjoin.algorithms.capped import (
-    EDGES,
     LOST,
     RANKS_SHARE,
     SIZES_SHARE,
     Caps,
     best_candidate,
+    fading_price,
     grown,
     measure_candidates,
     measure_ranks,
+    rows_left,
 )
-from dpjoin.algorithms.forecast import degree_sequence
 from dpjoin.algorithms.hybrid import HEAVY, MOST_CELLS, blurred, check_hybrid, heavy_errors, joined_heavy
-from dpjoin.algorithms.parts import cells_of, part_facts, shape_noise, size_noise
+from dpjoin.algorithms.parts import cells_of, fitted_noise, part_facts, size_noise
 from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.ranks import EDGES, degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes, everywhere
@@ -146,15 +148,17 @@ def release_keyed(
     models: dict[str, Part] = {}
     facts = []
     with one_blas_thread():
-        measured = measure_candidates(whole, candidates, each)
+        measured = measure_candidates(whole, candidates, each, fading_price(workload))
         light = best_candidate(workload, measured, whole.rho_left, promised=promised, unseen=promised(candidates[0]))
         cap, bound = light.caps[schema.tables[0].name, common], light.bound
         total = light.total.combined(measure_total(light.curator, bound, shares.count.rho))
         support = cells_of(workload, everywhere(schema, labels, 0))
         model, strategy = measure_join(light.curator, workload, bound, total, progress, support=support)
         models["light values"] = model = grown(model, light.lost)
-        told = f"all but the heavy ones, at most {cap} rows of each in a table"
-        facts.append(part_facts(0, told, bound.value, round(model.total), strategy, predicted_error=light.error))
+        within = f"at most {cap}" if light.price is None else f"fading beyond {cap}"
+        told = f"all but the heavy ones, {within} rows of each in a table"
+        changed = math.ceil(results_of(light.curator, bound))
+        facts.append(part_facts(0, told, changed, round(model.total), strategy, predicted_error=light.error))
         if values:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
             tables = measure_alone(workload, named, common, listed=True, progress=progress)
@@ -162,8 +166,8 @@ def release_keyed(
             told, strategy = f"{len(values)} heavy", "each table alone, joined afterwards"
             facts.append(part_facts(1, told, 1, round(joined.total), strategy, predicted_error=chosen.heavy_error))
     union = Union(tuple(models.values()), tuple(models))
-    strategy = f"{len(values)} heavy values table by table, the rest as one join, at most {cap} rows of each"
-    return Outcome(union, bound.value, max(1, round(union.total)), strategy, tuple(facts))
+    strategy = f"{len(values)} heavy values table by table, the rest as one join, {within} rows of each"
+    return Outcome(union, changed, max(1, round(union.total)), strategy, tuple(facts))
 
 
 def _noisy_degrees(curator: Curator, cost: Concentrated) -> dict[str, FloatArray]:
@@ -212,10 +216,14 @@ def best_choice(
     errors, blur = heavy_errors(workload, heavy, rho), blurred(workload, heavy, rho)
     counts = sorted({0, most, *(int(c) for c in np.geomspace(1, max(1, most), 40) if c <= most)})
     caps = [e for e in EDGES if e <= max(1.0, 2 * float(weight.max()))]
-    noise = np.array([_noise(workload, cap ** (tables - 1), rho) for cap in caps])
+    price = fading_price(workload)
+    prices = [price if cap <= fading.LARGEST else None for cap in caps]
+    size = float((weight**tables).sum())
+    noise = np.array([_noise(workload, cap, tables, size, rho, own) for cap, own in zip(caps, prices, strict=True)])
     lost = np.zeros((len(counts), len(EDGES)))
-    for at, cap in enumerate(caps):
-        beyond = np.maximum(weight[order] ** tables - float(cap) ** tables, 0.0)
+    for at, (cap, own) in enumerate(zip(caps, prices, strict=True)):
+        kept = rows_left(weight[order], cap, own)
+        beyond = np.maximum(weight[order] ** tables - kept**tables, 0.0)
         lost[:, at] = np.append(np.cumsum(beyond[::-1])[::-1], 0.0)[counts]
     best: Choice | None = None
     for count, cut in zip(counts, lost, strict=True):
@@ -238,8 +246,15 @@ def _clear(rows: Mapping[str, FloatArray], cost: Concentrated) -> NDArray[np.boo
     return np.asarray(np.min(list(rows.values()), axis=0) > 2 / math.sqrt(2 * float(cost.rho)))
 
 
-def _noise(workload: Workload, bound: int, rho: Fraction) -> float:
-    return shape_noise(workload, bound=math.ceil(bound * math.sqrt(2)), size=1.0, rho=rho) + size_noise(bound, rho)
+def _noise(workload: Workload, cap: int, tables: int, size: float, rho: Fraction, price: float | None) -> float:
+    """Of light values under a cap, as in `capped`."""
+    if price is None:
+        results = float(cap) ** (tables - 1)
+        bound = results * math.sqrt(2)
+    else:
+        together = float(rows_left(np.array([fading.REACH * cap / 2]), cap, price)[0])
+        bound = results = price * together ** (tables - 1)
+    return fitted_noise(workload, bound=bound, size=size, rho=rho) + size_noise(results, rho)
 
 
 def _around(cap: int) -> list[int]:

@@ -79,7 +79,7 @@ def measure_marginals(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
-    precision = float(2 * rest / PIECES) / bound.value**2
+    precision = float(2 * rest / PIECES) / float(bound.value * curator.unit) ** 2
     pieces = allocate(terms.slices, fit.curvature, fit.tau_each, evidence, precision, importance)
     chosen = [i for i, n in enumerate(pieces) if n]
     costs = [round_down(rest * n / PIECES) for n in pieces if n]

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.cap import check_caps, place
-from dpjoin.engine.interface import LISTED, ExactDegrees, Rules, Value
+from dpjoin.engine.cap import check_caps, check_fades, place
+from dpjoin.engine.interface import LISTED, ExactDegrees, Fade, Rules, Value
 from dpjoin.engine.keys import alone_schema, check_degrees, check_rules, plain
 from dpjoin.errors import SpecError, suggest
 from dpjoin.schema import DegreeBound, Schema, Table, with_caps
 from dpjoin.workload import Factor, Group, Kronecker
 
 Row = Mapping[str, object]
+
+
+WEIGHT = "\0weight of "
+"""Under such a name a row has its weight, if its table has weights; no attribute is called so."""
 
 
 class BruteEngine:
@@ -35,7 +39,7 @@ class BruteEngine:
         return self._schema
 
     def exact_join_size(self) -> int:
-        return len(self._exact_join([t.name for t in self._schema.tables]))
+        return sum(map(_weight, self._exact_join([t.name for t in self._schema.tables])))
 
     def exact_boundary(self, tables: frozenset[str]) -> int:
         if not tables:
@@ -47,9 +51,9 @@ class BruteEngine:
         inside = {a for n in names if n in tables for a in self._schema.table(n).attributes}
         outside = {a for n in names if n not in tables for a in self._schema.table(n).attributes}
         boundary = sorted(inside & outside)
-        exact_sizes = Counter(
-            tuple(result[a] for a in boundary) for result in self._exact_join([n for n in names if n in tables])
-        )
+        exact_sizes: Counter[Value] = Counter()
+        for result in self._exact_join([n for n in names if n in tables]):
+            exact_sizes[tuple(result[a] for a in boundary)] += _weight(result)
         return max(exact_sizes.values(), default=0)
 
     def exact_answers(self, groups: Sequence[Group]) -> list[NDArray[Any]]:
@@ -60,7 +64,7 @@ class BruteEngine:
             for result in exact_results:
                 codes = {a: self._schema.attribute(a).code(result[a]) for a in group.scope}
                 for i, weight in enumerate(_weights(group, codes)):
-                    exact_total[i] += weight
+                    exact_total[i] += weight * _weight(result)
             answers.append(_as_array(exact_total))
         return answers
 
@@ -91,6 +95,20 @@ class BruteEngine:
         engine = copy(self)
         exact_some = {name: self._exact_within(name, bounds) for name, bounds in caps.items()}
         vars(engine).update(_schema=with_caps(self._schema, caps), _exact_rows={**self._exact_rows, **exact_some})
+        return engine
+
+    def faded(self, fades: Mapping[str, Fade]) -> BruteEngine:
+        check_fades(self._schema, fades)
+        engine = copy(self)
+        exact_some = {}
+        for name, fade in fades.items():
+            exact_rows = self._exact_rows[name]
+            degree = Counter(_value(row, fade.attributes) for row in exact_rows)
+            weights = [*fade.weights.tolist(), *[0] * len(exact_rows)]
+            exact_some[name] = [
+                {**row, f"{WEIGHT}{name}": weights[degree[_value(row, fade.attributes)] - 1]} for row in exact_rows
+            ]
+        vars(engine)["_exact_rows"] = {**self._exact_rows, **exact_some}
         return engine
 
     def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> list[dict[str, object]]:
@@ -149,6 +167,11 @@ def _join(tables: Sequence[Sequence[Mapping[str, object]]]) -> list[dict[str, ob
             if all(result[a] == row[a] for a in row if a in result)
         ]
     return results
+
+
+def _weight(result: Mapping[str, object]) -> int:
+    """How often a join result counts: once, or as the weights of its rows say."""
+    return math.prod(w for a, w in result.items() if a.startswith(WEIGHT) and isinstance(w, int))
 
 
 def _value(row: Mapping[str, object], attributes: Sequence[str]) -> Value:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.engine import contract, sumproduct
+from dpjoin.engine.interface import Fade
 from dpjoin.engine.sumproduct import Counts, Variable
 from dpjoin.errors import SpecError
 from dpjoin.schema import DegreeBound, Schema
@@ -117,6 +118,25 @@ def capped(counts: Counts, bounds: Mapping[tuple[Variable, ...], int], content: 
     return sumproduct.appended(
         sumproduct.some_rows(counts, np.flatnonzero(~beyond)), sumproduct.counted(some, kept.astype(np.int64))
     )
+
+
+def faded(counts: Counts, by: tuple[Variable, ...], fade: Fade) -> Counts:
+    """Every row as often as the weight of its value says: no order of rows is needed."""
+    group, size = sumproduct.group_numbers(counts, by)
+    degree = contract.count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))
+    # What a row and its copies count together is at most what its value does, the largest number of rows times weight.
+    return sumproduct.counted(counts, counts.exact_counts * fade.of(degree[group]))
+
+
+def check_fades(schema: Schema, fades: Mapping[str, Fade]) -> None:
+    """Refuse weights by what the engine has no numbers for."""
+    for name, fade in fades.items():
+        joins = [a for a in schema.join_attributes if a in schema.table(name).attributes]
+        if not fade.attributes or not set(fade.attributes) <= set(joins):
+            raise SpecError(
+                f"weights of table {name!r} (by {', '.join(fade.attributes)}) must be by attributes that it joins on: "
+                f"{', '.join(joins)}"
+            )
 
 
 def check_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> None:

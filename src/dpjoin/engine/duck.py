@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.engine import contract, encode, keys, sumproduct
-from dpjoin.engine.cap import check_caps
+from dpjoin.engine.cap import check_caps, check_fades
 from dpjoin.engine.columns import array_of
 from dpjoin.engine.contract import Rows, Scope
-from dpjoin.engine.interface import ExactDegrees, Rules, Value
+from dpjoin.engine.interface import ExactDegrees, Fade, Rules, Value
 from dpjoin.engine.keys import CODE, ID, JoinValues, Keys, Values, number_keys
 from dpjoin.engine.many import ManyTables
 from dpjoin.engine.pair import Pair, Side
@@ -137,6 +137,12 @@ class DuckEngine:
         engine = copy(self)
         schema = with_caps(self._schema, caps)
         vars(engine).update(_schema=schema, _exact_tables=self._exact_tables.capped(schema, caps))
+        return engine
+
+    def faded(self, fades: Mapping[str, Fade]) -> DuckEngine:
+        check_fades(self._schema, fades)
+        engine = copy(self)
+        vars(engine)["_exact_tables"] = self._exact_tables.faded(fades)
         return engine
 
     def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> DuckEngine:

@@ -43,6 +43,25 @@ class ExactDegrees:
     """The values at some positions of `exact_counts`."""
 
 
+@dataclass(frozen=True, eq=False)
+class Fade:
+    """Rows of a value count less, the more of them there are: public whole numbers instead of a limit.
+
+    A row whose value of `attributes` has d rows in its table counts `weights[d - 1]` times, and not at all where the
+    weights have ended. A weight of `full` stands for one row.
+    """
+
+    attributes: tuple[str, ...]
+    weights: NDArray[np.int64]
+    full: int
+
+    def of(self, degrees: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The weight of each row of values with so many rows, from 1 on."""
+        ended = np.append(self.weights, 0)
+        found: NDArray[np.int64] = ended[np.minimum(degrees, len(self.weights) + 1) - 1]
+        return found
+
+
 class Engine(Protocol):
     """Exact aggregates over the public domain, as whole numbers that neither wrap nor raise because of data."""
 
@@ -84,6 +103,13 @@ class Engine(Protocol):
 
         Ranks are taken on the table itself, by an order of rows that does not depend on which others there are. The
         result's schema has the caps as enforced bounds.
+        """
+        ...
+
+    def faded(self, fades: Mapping[str, Fade]) -> Engine:
+        """The same tables, each row of a named one as often as its weight says.
+
+        Degrees are those of the table itself. The result's schema is the same.
         """
         ...
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import contract, sumproduct
+from dpjoin.engine import cap, contract, keys, sumproduct
 from dpjoin.engine.contract import Exact, Scope
-from dpjoin.engine.interface import ExactDegrees, Rules, Value
+from dpjoin.engine.interface import ExactDegrees, Fade, Rules, Value
 from dpjoin.engine.keys import CODE, ID, JoinValues
 from dpjoin.engine.sumproduct import Counts, Memo, Variable
 from dpjoin.schema import DegreeBound, Schema, Table
@@ -45,6 +45,14 @@ class ManyTables:
         """The rows within the caps, of each table by itself."""
         some = {name: self._exact_within(name, tuple(bounds)) for name, bounds in caps.items()}
         return ManyTables(schema, {**self._exact_counts, **some}, self._exact_values)
+
+    def faded(self, fades: Mapping[str, Fade]) -> ManyTables:
+        """Every row as often as its weight says."""
+        some = {
+            name: cap.faded(self._exact_counts[name], tuple(keys.id_variables(fade.attributes)), fade)
+            for name, fade in fades.items()
+        }
+        return ManyTables(self._schema, {**self._exact_counts, **some}, self._exact_values)
 
     def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> Counts:
         attributes = self._schema.table(name).attributes

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import contract, keys
+from dpjoin.engine import contract, keys, sumproduct
 from dpjoin.engine.contract import Block, Exact, Rows, Scope
-from dpjoin.engine.interface import ExactDegrees, Rules, Value
+from dpjoin.engine.interface import ExactDegrees, Fade, Rules, Value
 from dpjoin.engine.keys import CODE, JoinValues, Keys
 from dpjoin.engine.sumproduct import Counts
 from dpjoin.schema import DegreeBound, Schema
@@ -56,6 +56,10 @@ class Pair:
     def capped(self, schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Pair:
         """The rows within the caps, of each table by itself."""
         return CappedPair(schema, self, caps)
+
+    def faded(self, fades: Mapping[str, Fade]) -> Pair:
+        """Every row as often as its weight says."""
+        return FadedPair(self._schema, self, fades)
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = zip(self._schema.tables, self._exact_some(rules), strict=True)
@@ -277,3 +281,45 @@ class CappedPair(Pair):
         limits = (min((b.limit for b in self._caps.get(t.name, ())), default=None) for t in self._schema.tables)
         degrees = zip((s.exact_degree for s in self._whole.exact_sides), limits, strict=True)
         return contract.dot(*(d if limit is None else np.minimum(d, limit) for d, limit in degrees))
+
+
+class FadedPair(Pair):
+    """Two tables whose rows count by the number of rows of their value. Their join size needs degrees only."""
+
+    def __init__(self, schema: Schema, whole: Pair, fades: Mapping[str, Fade]) -> None:
+        self._schema = schema
+        self._whole, self._fades = whole, fades
+        self.exact_keys, self.exact_values = whole.exact_keys, whole.exact_values
+
+    @cached_property
+    def exact_sides(self) -> tuple[Side, ...]:  # type: ignore[override]
+        tables = zip(self._schema.tables, self._whole.exact_sides, strict=True)
+        return tuple(self._faded(side, self._fades[t.name]) if t.name in self._fades else side for t, side in tables)
+
+    def _faded(self, side: Side, fade: Fade) -> Side:
+        count = 1 if side.rows.exact_count is None else side.rows.exact_count
+        exact = np.asarray(count * fade.of(self._exact_group_degrees(side, fade)), dtype=np.int64)
+        at = np.flatnonzero(exact)
+        return replace(side.at(at), rows=Rows(side.rows.exact_key[at], exact[at]))
+
+    def _exact_group_degrees(self, side: Side, fade: Fade) -> IntArray:
+        """For each row of a side, how many of its table have its value."""
+        if set(fade.attributes) == set(self._schema.join_attributes):
+            return np.asarray(side.exact_degree[side.rows.exact_key], dtype=np.int64)
+        counts = self._exact_counts(side)
+        group, size = sumproduct.group_numbers(counts, tuple(keys.id_variables(fade.attributes)))
+        degree = contract.count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))
+        return np.asarray(degree[group], dtype=np.int64)
+
+    @cached_property
+    def exact_size(self) -> int:
+        joins = set(self._schema.join_attributes)
+        if len(self._schema.tables) < 2 or any(set(f.attributes) != joins for f in self._fades.values()):
+            return super().exact_size
+        degrees = []
+        for table, side in zip(self._schema.tables, self._whole.exact_sides, strict=True):
+            fade = self._fades.get(table.name)
+            exact = side.exact_degree
+            # A key without rows has no weight to look up, and none is needed.
+            degrees.append(exact if fade is None else exact * fade.of(np.maximum(exact, 1)))
+        return contract.dot(*degrees)

@@ -49,6 +49,7 @@ class TooLargeError(ValueError):
 class JunctionTree:
     """Bags of attributes in a tree, for given cliques. Cheap: it holds names and numbers, no cells.
 
+    >>> from dpjoin.model.triangulate import tree_of
     >>> tree = tree_of({"a": 2, "b": 3, "c": 4}, [("a", "b"), ("b", "c")])
     >>> sorted(tree.bags), tree.cells, tree.largest
     ([('b', 'a'), ('b', 'c')], 18, 12)
@@ -355,6 +356,7 @@ class Passes:
 class Calibrated:
     """A distribution over all attributes, as one table per bag of a tree.
 
+    >>> from dpjoin.model.triangulate import tree_of
     >>> tree = tree_of({"a": 2, "b": 2}, [("a", "b")])
     >>> both = tree.calibrate([np.log([[1.0, 2.0], [3.0, 4.0]])])
     >>> round(float(np.exp(both.log_partition)), 9), both.marginal(("b",)).round(9).tolist()

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.interface import Engine, ExactDegrees
+from dpjoin.engine.interface import Engine, ExactDegrees, Fade
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.accountant import selection_epsilon
@@ -30,6 +30,7 @@ from dpjoin.privacy.budget import (
     PaperAccountant,
     Pure,
 )
+from dpjoin.privacy.fading import check_fade, faded_bound
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.lagging import Lagging, LateChoice, LateScores
 from dpjoin.privacy.ledger import Event, Ledger, Part
@@ -122,6 +123,8 @@ class Curator:
         self._rules: Mapping[str, Rules] = {}
         self._limits: list[Limit] = []
         self._shares: Mapping[str, Fraction] = {}
+        self._fades: Mapping[str, Fade] = {}
+        self._altered = False
 
     @cached_property
     def _engine(self) -> Engine:
@@ -150,6 +153,11 @@ class Curator:
             raise BudgetError("a Concentrated cost needs the concentrated accountant; use Approximate or Pure")
         return self._accountant.composition
 
+    @property
+    def unit(self) -> Fraction:
+        """What a count of one is worth, in join results: less than one where rows have weights."""
+        return 1 / Fraction(math.prod(fade.full for fade in self._fades.values()))
+
     # -- sensitivity ---------------------------------------------------------------------------------
 
     def public_bound(self) -> Bound | None:
@@ -159,6 +167,9 @@ class Curator:
         must be paid for.
         """
         names = frozenset(t.name for t in self.schema.tables)
+        if self._fades:
+            every = [*self._limits, *declared_limits(self.schema)]
+            return self._mint(faded_bound(self.schema, every, self._fades))
         if not bound_is_public(self.schema):
             return None
         caps, private = degree_caps(self.schema), set(self.schema.private_tables)
@@ -178,6 +189,7 @@ class Curator:
         truncated discrete Gaussian with the given half-width. Approximate: X is the paper's truncated Laplace,
         on the largest degree for two tables and on the logarithm of the residual sensitivity for more.
         """
+        self._require_rows("a noisy bound")
         schema, rows = self.schema, self._rows
         public = _public_boundaries(schema, self._engine)
         if isinstance(cost, Concentrated):
@@ -221,6 +233,7 @@ class Curator:
 
     def part_bound(self) -> Bound:
         """The bound of a sub-instance that its caps imply, for each table apart. Proof: P-48."""
+        self._require_rows("a bound of caps")
         bound = self._capped()
         if bound is None:
             raise BudgetError("this sub-instance has no caps for every table; ask for a sensitivity bound")
@@ -231,6 +244,7 @@ class Curator:
 
         This one and those must take whole values of attributes that all tables share, and be cut by the same labels.
         """
+        self._require_rows("a bound of levels")
         ours = _cut(self.schema, self._rules)
         found = [rules for bound in bounds for minted, rules in self._root._minted_in_parts if minted is bound]
         cuts = [cut for cut in (_cut(self.schema, rules) for rules in found) if cut is not None]
@@ -257,7 +271,8 @@ class Curator:
 
     def _keep(self, bound: Bound) -> Bound:
         self._minted.append(bound)
-        self._root._minted_in_parts.append((bound, self._rules))
+        if not self._altered:  # a bound of fewer rows, or of lighter ones, says nothing about the part itself
+            self._root._minted_in_parts.append((bound, self._rules))
         return bound
 
     # -- sub-instances -------------------------------------------------------------------------------
@@ -352,8 +367,8 @@ class Curator:
 
         It spends from the same budget. Nothing is released and nothing is charged here. Proof: P-63.
         """
-        if self._churn:
-            raise BudgetError("bounds are enforced already; rows are removed once")
+        if self._churn or self._fades:
+            raise BudgetError("rows are removed or have weights already; that is done once")
         if any(caps.get(t.name) for t in self.schema.tables if not t.private):
             raise BudgetError("caps must be of private tables; the rows of public ones all stay")
         child = Curator.__new__(type(self))
@@ -362,8 +377,28 @@ class Curator:
         child._open = partial(self._engine.capped, caps)
         child._root, child._part, child._rules, child._shares = self._root, self._part, self._rules, self._shares
         child._limits = [*self._limits, *declared_limits(child.schema)]
+        child._altered = True
         child._churn = max((len(bounds) for bounds in caps.values()), default=0)
         child._rows = max(1, child._churn)
+        return child
+
+    def faded(self, fades: Mapping[str, Fade]) -> Curator:
+        """A Curator of the same tables in which a row counts by how many share its value; any public weights.
+
+        It spends from the same budget, answers marginals and the join size, and counts in its `unit`. Nothing is
+        released and nothing is charged here. Proof: P-68.
+        """
+        if self._churn or self._fades:
+            raise BudgetError("rows are removed or have weights already; that is done once")
+        if not fades or any(not t.private for t in self.schema.tables if t.name in fades):
+            raise BudgetError("weights must be of private tables, and of one at least")
+        for fade in fades.values():
+            check_fade(fade)
+        child = Curator.__new__(type(self))
+        Curator.__init__(child, self._engine, self._accountant)
+        child._open = partial(self._engine.faded, fades)
+        child._root, child._part, child._rules, child._shares = self._root, self._part, self._rules, self._shares
+        child._limits, child._fades, child._altered = self._limits, dict(fades), True
         return child
 
     def labels(
@@ -543,6 +578,7 @@ class Curator:
             def draw() -> int:
                 return noise.discrete_gaussian(variance=variance)
         else:
+            self._require_rows("the paper's join size")
             width = paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=moves)
             scale = Fraction(moves) / cost.epsilon
             mechanism, parameters = (
@@ -570,7 +606,7 @@ class Curator:
             lambda size: noise.discrete_gaussian_array(variance=variance, size=size),
             event,
         )
-        return Measurement(group, noisy, group.unit, variance)
+        return Measurement(group, noisy, group.unit * self.unit, variance)
 
     def measure_query(self, group: Group, index: int, bound: Bound, cost: Pure | Concentrated) -> Measurement:
         """One query of a group. Proof: P-31.
@@ -579,6 +615,7 @@ class Curator:
         with the discrete Gaussian. For a Pure cost it is taken as it is, with the discrete Laplace.
         """
         self._require_minted(bound)
+        self._require_rows("a single query")
         low, high = weight_ranges(group)[index]
         if isinstance(cost, Concentrated):
             moves = Fraction((high - low) * bound.value * (1 + self._churn))
@@ -631,6 +668,7 @@ class Curator:
         answers would, as long as none has moved further than it says.
         """
         self._require_minted(bound)
+        self._require_rows("a choice")
         centred = isinstance(cost, Concentrated)
         if isinstance(model, Lagging):
             if centred:
@@ -732,7 +770,7 @@ class Curator:
             purpose=purpose,
             cost=cost,
             moves=moves,
-            parameters=parameters,
+            parameters={**parameters, "unit": self.unit} if self._fades else parameters,
             part=self._part,
             shares=self._shares,
         )
@@ -787,8 +825,14 @@ class Curator:
         if self._root is not self:
             raise BudgetError(f"{what} of the whole instance; give rules instead of asking a part of it")
 
+    def _require_rows(self, what: str) -> None:
+        if self._fades:
+            raise BudgetError(f"{what} must be of rows that all count alike; use caps instead of weights")
+
     def _group_churn(self, group: Group) -> int:
-        """By how much enforced bounds multiply the squared move of a group: added and removed rows. Proof: P-62."""
+        """By how much enforced bounds or weights multiply the squared move of a group. Proofs: P-62, P-68."""
+        if self._fades:
+            return 1 if all(low >= 0 for low, _ in weight_ranges(group)) else 2
         if not self._churn:
             return 1
         if not self._scattered and all(low >= 0 for low, _ in weight_ranges(group)):

@@ -51,6 +51,8 @@ _LEVEL_BLOCK = 1 << 13
 """Scores that are sorted at once: small enough for the processor's cache."""
 
 _LARGEST_FLOAT_SCALE = 1 << 30
+_LARGEST_SCALE = 1 << 52
+"""Up to here a magnitude is drawn in two parts, and fits int64 but for a probability below exp(-2**10)."""
 _SMALLEST_FLOAT_VARIANCE = Fraction(1, 1 << 500)
 _CHUNK = 1 << 16
 
@@ -136,13 +138,13 @@ def discrete_laplace_array(*, scale: Fraction, size: int) -> IntArray:
 def discrete_gaussian_array(*, variance: Fraction, size: int) -> IntArray:
     """`size` independent draws of `discrete_gaussian`, the same exact law. Proof: P-9.
 
-    The dtype is int64 for variance < 2**60; from there on, Python ints in an object array.
+    The dtype is int64 for variance < 2**104; from there on, Python ints in an object array.
 
     >>> discrete_gaussian_array(variance=Fraction(10**6), size=4).shape
     (4,)
     """
     _require_positive("variance", variance)
-    if variance >= _LARGEST_FLOAT_SCALE**2:
+    if variance >= _LARGEST_SCALE**2:
         return _object_array(lambda: discrete_gaussian(variance=variance), size)
     if variance < _SMALLEST_FLOAT_VARIANCE:
         return _object_array(lambda: discrete_gaussian(variance=variance), size).astype(np.int64)
@@ -337,7 +339,26 @@ def _geometric(word: int, drawn: int, scale: Fraction) -> int:
 
 
 def _laplace_batch(scale: Fraction, count: int) -> IntArray:
-    """At most `count` draws: one bit for the sign, 63 bits (or more, if needed) for the magnitude."""
+    """At most `count` draws of the discrete Laplace law."""
+    return _signed(*_magnitudes(scale, count))
+
+
+def _wide_laplace_batch(scale: int, count: int) -> IntArray:
+    """The same for any scale up to the largest: the high part of a magnitude by floats, the low bits uniform, and kept
+    as often as the law asks for."""
+    shift = max(0, (scale - 1).bit_length() - _LARGEST_FLOAT_SCALE.bit_length() + 1)
+    high, negative = _magnitudes(Fraction(scale, 1 << shift), count)
+    if not shift:
+        return _signed(high, negative)
+    if int(high.max(initial=0)) >> (62 - shift):
+        raise OverflowError("a draw does not fit 64 bits")
+    low = (np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(64 - shift)).astype(np.int64)
+    kept = _accept(low / float(scale), lambda i: Fraction(int(low[i]), scale))
+    return _signed(((high << shift) + low)[kept], negative[kept])
+
+
+def _magnitudes(scale: Fraction, count: int) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Draws of the one-sided law, 63 bits (or more, if needed) for each, and a bit for the sign of each."""
     words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
     fine = (words >> np.uint64(1)).astype(np.int64)
     real = np.log((fine + 0.5) * 2.0**-63) * -float(scale)
@@ -348,16 +369,19 @@ def _laplace_batch(scale: Fraction, count: int) -> IntArray:
     np.maximum(sizes, 0, out=sizes)
     for i in np.flatnonzero(doubtful):
         sizes[i] = _geometric(int(fine[i]), 63, scale)
-    negative = (words & np.uint64(1)).astype(np.bool_)
-    kept: NDArray[np.bool_] = (sizes > 0) | ~negative  # one of the two zeros
-    np.negative(sizes, out=sizes, where=negative)
-    signed: IntArray = sizes[kept]
+    return sizes, (words & np.uint64(1)).astype(np.bool_)
+
+
+def _signed(sizes: IntArray, negative: NDArray[np.bool_]) -> IntArray:
+    """Magnitudes with their signs, without one of the two zeros."""
+    kept: NDArray[np.bool_] = (sizes > 0) | ~negative
+    signed: IntArray = np.where(negative, -sizes, sizes)[kept]
     return signed
 
 
 def _gaussian_batch(variance: Fraction, scale: int, count: int) -> IntArray:
     """At most `count` draws: Laplace proposals, each kept with exp(-(|x| - σ²/scale)²/(2σ²))."""
-    proposals = _laplace_batch(Fraction(scale), count)
+    proposals = _wide_laplace_batch(scale, count)
     distances = np.abs(proposals) - float(variance / scale)
     exponents = distances * distances / float(2 * variance)
     return proposals[_accept(exponents, lambda i: _gaussian_exponent(abs(int(proposals[i])), variance, scale))]
