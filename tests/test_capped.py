@@ -449,8 +449,11 @@ def test_the_likely_size_leans_on_candidates_that_know() -> None:
     def candidate(cap: int, noisy: float, deviation: float) -> Any:
         return capped.Candidate({place: cap}, None, None, capped.NoisyTotal(noisy, deviation))  # type: ignore[arg-type]
 
+    def size(found: list[Any]) -> float:
+        return capped.likely_size(found, [capped.lost_share(ranks, c.caps, None) for c in found]).noisy
+
     loud = [candidate(95, 60_000.0, 40_000.0), candidate(4, 9_500.0, 500.0), candidate(2, 5_100.0, 250.0)]
-    assert 8_000 < capped.likely_size(loud, ranks) < 12_000
+    assert 8_000 < size(loud) < 12_000
     clear = [candidate(95, 10_000.0, 10.0), candidate(4, 9_990.0, 5.0), candidate(2, 5_000.0, 2.0)]
-    assert capped.likely_size(clear, ranks) == pytest.approx(10_000, rel=0.01)
-    assert capped.likely_size([candidate(95, -50.0, 40.0)], ranks) == 1.0
+    assert size(clear) == pytest.approx(10_000, rel=0.01)
+    assert size([candidate(95, -50.0, 40.0)]) == pytest.approx(-50)

@@ -13,7 +13,7 @@ shows what degrees are like at the price of a histogram. Then the join sizes tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -45,8 +45,9 @@ SIZES_SHARE = Fraction(5, 100)
 """Of rho, for the join sizes that the candidates leave."""
 LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
-LOST = 0.5
-"""What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it."""
+LOST = 0.25
+"""What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it. Likewise for
+the deviation of how many are lost, which is off in size."""
 ROOM = 2
 """By how many edges caps exceed the largest rank that is seen, where they are meant to lose nothing."""
 DOUBT = 6
@@ -248,30 +249,25 @@ def best_candidate(
     candidates: Sequence[Candidate],
     rho: Fraction,
     *,
-    promised: Callable[[Caps], float],
+    promised: Sequence[float],
     unseen: float,
+    whole: NoisyTotal,
 ) -> Candidate:
     """The candidate with the least predicted error: noise of its bound, and what it loses. From noisy numbers alone.
 
-    Candidates come with the most generous first. `promised` is how many join results caps lose, as far as is known
-    without their sizes; `unseen`, how many the most generous ones may lose.
+    `promised` is how many join results each candidate's caps lose, as far as is known without their sizes; `unseen`,
+    how many the most generous ones may lose; `whole`, the size of the join.
     """
     found: list[Candidate] = []
-    before, lost = candidates[0], NoisyTotal(0.0, max(1.0, unseen))
-    for n, candidate in enumerate(candidates):
-        if n:
-            # What stricter caps lose: as far as noisy sizes show it, and as was promised.
-            expected = max(0.0, promised(candidate.caps) - promised(before.caps))
-            seen = max(0.0, before.total.noisy - candidate.total.noisy)
-            deviation = math.hypot(before.total.deviation, candidate.total.deviation)
-            # Rows that go may join more than others do, so a promise may be off by twice itself.
-            promise = NoisyTotal(expected, max(1.0, unseen, 2 * expected))
-            told = NoisyTotal(seen, deviation)
-            surprising = seen - expected > SURPRISE * math.hypot(deviation, promise.deviation)
-            more = told if surprising else told.combined(promise)
-            lost = NoisyTotal(lost.noisy + more.noisy, math.hypot(lost.deviation, more.deviation))
-            before = candidate
-        error = predicted_noise(workload, candidate, rho) + LOST * lost.noisy
+    for candidate, expected in zip(candidates, promised, strict=True):
+        # What is lost: as far as noisy sizes show it, and as was promised. Rows that go may join more than others do,
+        # so a promise may be off by twice itself.
+        seen = max(0.0, whole.noisy - candidate.total.noisy)
+        told = NoisyTotal(seen, math.hypot(whole.deviation, candidate.total.deviation))
+        promise = NoisyTotal(expected, max(1.0, unseen, 2 * expected))
+        surprising = seen - expected > SURPRISE * math.hypot(told.deviation, promise.deviation)
+        lost = told if surprising else told.combined(promise)
+        error = predicted_noise(workload, candidate, rho, size=whole.noisy) + LOST * (lost.noisy + lost.deviation)
         found.append(replace(candidate, lost=lost, error=error))
     return min(found, key=lambda c: c.error)
 
@@ -280,31 +276,34 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
     """Measure the candidates that ranks suggest, and take the best."""
     price = fading_price(workload)
     candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost, price)
-    size = likely_size(candidates, ranks)
+    first = likely_size(candidates, [lost_share(ranks, c.caps, c.price) for c in candidates])
+    shares = [promised_share(ranks, c.caps, max(1.0, first.noisy), c.price) for c in candidates]
+    whole = likely_size(candidates, shares)
+    size = max(1.0, whole.noisy)
     return best_candidate(
         workload,
         candidates,
         curator.rho_left,
-        promised=lambda caps: promised_loss(ranks, caps, size, price_for(caps, price)),
+        promised=[size * share for share in shares],
         unseen=size * unseen_share(ranks),
+        whole=whole,
     )
 
 
-def likely_size(candidates: Sequence[Candidate], ranks: Sequence[NoisyRanks]) -> float:
-    """About the size of the whole join: what each candidate makes of it, by precision.
+def likely_size(candidates: Sequence[Candidate], shares: Sequence[float]) -> NoisyTotal:
+    """About the size of the whole join: what each candidate makes of it that loses about this share, by precision.
 
     Generous caps lose little and have much noise, strict ones the other way round; what those lose is a guess that may
     be off by twice itself, as in `best_candidate`.
     """
     found: NoisyTotal | None = None
-    for candidate in candidates:
-        lost = lost_share(ranks, candidate.caps, candidate.price)
+    for candidate, lost in zip(candidates, shares, strict=True):
         kept = max(1.0 - lost, 1e-3)
         whole, noise = candidate.total.noisy / kept, candidate.total.deviation / kept
         told = NoisyTotal(whole, math.hypot(noise, 2 * lost * max(abs(whole), noise)))
         found = told if found is None else found.combined(told)
     assert found is not None, "there is at least one candidate"
-    return max(1.0, found.noisy)
+    return found
 
 
 def lost_share(ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> float:
@@ -319,8 +318,8 @@ def lost_share(ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> 
     return min(1.0, max(0.0, share))
 
 
-def promised_loss(ranks: Sequence[NoisyRanks], caps: Caps, size: float, price: float | None) -> float:
-    """About how many join results caps lose, of a join of this size.
+def promised_share(ranks: Sequence[NoisyRanks], caps: Caps, size: float, price: float | None) -> float:
+    """About which share of a join of this size caps lose.
 
     Where the join is nearly as large as degrees allow, frequent values are the same in all tables, and what is lost
     there in each table is multiplied. Elsewhere rows that go join like all others.
@@ -330,8 +329,8 @@ def promised_loss(ranks: Sequence[NoisyRanks], caps: Caps, size: float, price: f
         whole = aligned_size(degrees)
         if size > ALIGNED * whole > 0:
             kept = [rows_left(d, caps[_place(r)], price) for d, r in zip(degrees, ranks, strict=True)]
-            return size * (1 - aligned_size(kept) / whole)
-    return size * lost_share(ranks, caps, price)
+            return min(1.0, max(0.0, 1 - aligned_size(kept) / whole))
+    return lost_share(ranks, caps, price)
 
 
 def rows_left(degrees: FloatArray, cap: int, price: float | None) -> FloatArray:
@@ -344,13 +343,12 @@ def unseen_share(ranks: Sequence[NoisyRanks]) -> float:
     return min(1.0, sum(2 * r.deviation / max(1.0, float(rows_beyond(r)[0])) for r in ranks))
 
 
-def predicted_noise(workload: Workload, candidate: Candidate, rho: Fraction) -> float:
-    """The noise of measuring the join that the caps leave, in join results."""
+def predicted_noise(workload: Workload, candidate: Candidate, rho: Fraction, *, size: float) -> float:
+    """The noise of measuring what the caps leave of a join of about this size, in join results."""
     removed = max(sum(1 for table, _ in candidate.caps if table == t) for t, _ in candidate.caps)
     results = results_of(candidate.curator, candidate.bound)
     bound = results * math.sqrt(1 + removed**2) if candidate.price is None else results
-    size = max(1.0, candidate.total.noisy)
-    return fitted_noise(workload, bound=bound, size=size, rho=rho) + size_noise(results, rho)
+    return fitted_noise(workload, bound=bound, size=max(1.0, size), rho=rho) + size_noise(results, rho)
 
 
 def release_candidate(best: Candidate, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:

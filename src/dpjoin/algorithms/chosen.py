@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.algorithms.marginals import PIECES, SINGLES_SHARE, allocate, split
+from dpjoin.algorithms.marginals import PIECES, allocate, split
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import round_down
 from dpjoin.model.factored import FactoredFit, Misfit, cell_errors, start
@@ -34,6 +34,8 @@ benchmarks/large.py, 2 to 6 runs each: 2^18 take about three quarters of the tim
 larger; the largest error is smaller with 2^19 on 10^8 cells, and the same on 10^12."""
 MOST_CLIQUE_CELLS = 2**20
 """A marginal of more cells is refused: a tree of twice as many takes a gigabyte and half a minute."""
+SINGLES_SHARE = Fraction(10, 100)
+"""Of the marginals' rho, for one-way marginals. All of them stay in the model, and few of the pairs."""
 PILOT_SHARE = Fraction(35, 100)
 """Of the marginals' rho, for the first look. Tuned likewise: mean errors are flat from 0.2 to 0.6, and the largest is a
 tenth smaller at 0.3 and 0.4 than at either end."""

@@ -27,6 +27,7 @@ from dpjoin.algorithms.capped import (
     best_candidate,
     fading_price,
     grown,
+    likely_size,
     measure_candidates,
     measure_ranks,
     rows_left,
@@ -142,14 +143,14 @@ def release_keyed(
     candidates: list[Caps] = [{(t.name, common): cap for t in schema.tables} for cap in _around(chosen.cap)]
     each = Concentrated(round_down(shares.sizes.rho / len(candidates)))
 
-    def promised(caps: Caps) -> float:
-        return float(chosen.lost[EDGES.index(caps[schema.tables[0].name, common])])
-
+    promised = [float(chosen.lost[EDGES.index(caps[schema.tables[0].name, common])]) for caps in candidates]
     models: dict[str, Part] = {}
     facts = []
     with one_blas_thread():
         measured = measure_candidates(whole, candidates, each, fading_price(workload))
-        light = best_candidate(workload, measured, whole.rho_left, promised=promised, unseen=promised(candidates[0]))
+        lost = [loss / (max(1.0, m.total.noisy) + loss) for loss, m in zip(promised, measured, strict=True)]
+        size = likely_size(measured, lost)
+        light = best_candidate(workload, measured, whole.rho_left, promised=promised, unseen=promised[0], whole=size)
         cap, bound = light.caps[schema.tables[0].name, common], light.bound
         total = light.total.combined(measure_total(light.curator, bound, shares.count.rho))
         support = cells_of(workload, everywhere(schema, labels, 0))

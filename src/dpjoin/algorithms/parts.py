@@ -32,7 +32,7 @@ SHRINKAGE = 0.5
 """What a fit with learnt priors leaves of the noise of measured marginals, about."""
 
 
-CLEAR = 0.032
+CLEAR = 0.05
 """Beyond this ratio of a cell's noise to what cells hold on average, a fit leaves less of it: as the root of the ratio.
 Chosen on lastfm_wedge, nyc_weather and oulad_two of the development data."""
 
