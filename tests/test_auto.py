@@ -54,7 +54,7 @@ def test_replay_on_neighbours(shape: str, way: str | None, bounds: bool, monkeyp
     """Same questions on both neighbours, declared moves hold, all of rho is spent; every way is taken."""
     if way is not None:
         predicted = auto.predicted_errors
-        monkeypatch.setattr(auto, "predicted_errors", lambda *given: {**predicted(*given), way: 0.0})
+        monkeypatch.setattr(auto, "predicted_errors", lambda *given: {**predicted(*given), way: -1.0})
     rng = np.random.default_rng([len(shape), len(way or "")])
     for _ in range(6):
         schema = bounded(shape, 30) if bounds else declared(shape)

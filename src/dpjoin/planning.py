@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dpjoin.algorithms import chosen, marginals
+from dpjoin.algorithms import chosen
 from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products, wanted_cliques
 from dpjoin.algorithms.auto import DEGREES_SHARE, AutoShares, auto_shares
 from dpjoin.algorithms.capped import (
@@ -23,6 +23,7 @@ from dpjoin.algorithms.capped import (
 from dpjoin.algorithms.chosen import ALL_CELLS, MOST_CLIQUE_CELLS, cells_limit, looked_at
 from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.keyed import keyed_shares
+from dpjoin.algorithms.marginals import SINGLES_SHARE, pilot_share
 from dpjoin.algorithms.path import path_shares
 from dpjoin.algorithms.shares import (
     COUNT_SHARE,
@@ -227,7 +228,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         stages = _cut_stages(spec, method)
     elif spec.profile == "tight":
         shares = as_one_shares(spec.budget, schema)
-        stages = _tight_stages(shares, large=is_large(workload))
+        stages = _tight_stages(shares, workload)
         expected = tuple(_tight_expected(spec, shares, d, join_size) for d in degrees)
     else:
         stages = _paper_stages(spec, partition=method in ("uniformize", *_CUT))
@@ -405,16 +406,17 @@ def describe_bounds(schema: Schema) -> list[str]:
     return told
 
 
-def _tight_stages(shares: TightShares, *, large: bool) -> tuple[Stage, ...]:
+def _tight_stages(shares: TightShares, workload: Workload) -> tuple[Stage, ...]:
     whole = shares.accountant.rho
     stages = []
     if shares.bound is not None and shares.half_width is not None:
         note = f"the largest degree plus a shift of {shares.half_width} on average, never below it"
         stages.append(Stage("sensitivity", "truncated discrete Gaussian", float(shares.bound.rho / whole), note))
     stages.append(Stage("join size", "discrete Gaussian", float(shares.count.rho / whole), "unbiased"))
-    how = chosen if large else marginals
-    singles, pilot = float(how.SINGLES_SHARE), float(how.PILOT_SHARE)
-    note = f"{singles:.0%} one-way, {pilot:.0%} pilot of all, the rest where it helps most"
+    singles, pilot = SINGLES_SHARE, pilot_share(sum(len(scope) > 1 for scope in clique_scopes(workload.groups)))
+    if is_large(workload):
+        singles, pilot = chosen.SINGLES_SHARE, chosen.PILOT_SHARE
+    note = f"{float(singles):.0%} one-way, {float(pilot):.0%} pilot of all, the rest where it helps most"
     stages.append(Stage("queries", "discrete Gaussian", float(shares.queries / whole), note))
     return tuple(stages)
 

@@ -152,8 +152,9 @@ def predicted_errors(
         predicted["hybrid"] = HYBRID_GAIN * error
     if _serves(check_keyed, schema):
         chosen = best_choice(workload, degrees, degrees_cost=shares.keyed.degrees, rho=rho - shares.keyed.degrees.rho)
-        predicted["keyed"] = chosen.error
-        predicted["capped"] *= CAPPED_GAIN
+        if chosen.heavy:  # else it would be `capped` with less to spend
+            predicted["keyed"] = chosen.error
+            predicted["capped"] *= CAPPED_GAIN
         all_heavy = chosen.heavy == schema.cells(common)
     if _serves(lambda s: check_per_table(s, workload), schema):
         gain = 1.0 if all_heavy else PER_TABLE_GAIN

@@ -21,13 +21,19 @@ from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.workload import Group
 
-SINGLES_SHARE = Fraction(5, 100)
+SINGLES_SHARE = Fraction(10, 100)
 """Of the marginals' rho, for the one-way marginals of attributes in wider ones."""
-PILOT_SHARE = Fraction(85, 100)
-"""Of the marginals' rho, for measuring every wider marginal once. The mean error is flat from 0.1 to 0.9; the
-largest error is smaller when more is measured evenly."""
 PIECES = 60
 """Into how many pieces the rest is cut. More pieces follow the gain more closely; 60 is past what matters."""
+
+
+def pilot_share(wide: int) -> Fraction:
+    """Of the marginals' rho, for measuring each of so many wider marginals once.
+
+    The mean error is flat from 0.1 to 0.9 where there are many, and the largest is smaller when more is measured
+    evenly. Where there are few, one-way marginals may deserve more than their share, and what is left goes to them.
+    """
+    return Fraction(min(7, 4 + wide), 10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,7 @@ def measure_marginals(
 
     progress("measure", 0, 3)
     first = split(round_down(rho * SINGLES_SHARE), [importance[i] for i in single])
-    pilot = split(round_down(rho * PILOT_SHARE), [importance[i] for i in wide])
+    pilot = split(round_down(rho * pilot_share(len(wide))), [importance[i] for i in wide])
     evidence = measured(evidence, single, first)
     evidence = measured(evidence, wide, pilot)
     progress("measure", 1, 3)
