@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dpjoin as dj
 from audit import replay_violations
+from dpjoin.algorithms import capped, fading
 from dpjoin.algorithms.capped import cap_attributes
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
@@ -19,7 +20,7 @@ from dpjoin.engine.interface import Fade
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.budget import Approximate, Budget, Concentrated, ConcentratedAccountant, Pure
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.fading import most_of_value, moves_of_row
+from dpjoin.privacy.fading import faded_bound, most_of_value, moves_of_row
 from dpjoin.schema import DegreeBound, Schema
 from dpjoin.workload import CELLS, Factor, Group, kronecker
 from test_capped import ANY, schema_of
@@ -231,3 +232,52 @@ def test_weights_that_forget_what_the_others_lose_are_caught(monkeypatch: pytest
     assert replay_violations(run, rows, other) == []
     monkeypatch.setattr("dpjoin.privacy.fading.moves_of_row", lambda fade: int(fade.weights[0]))
     assert any("sensitivity" in w for w in replay_violations(run, rows, other))
+
+
+# The weights that are used -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("price", fading.PRICES)
+@pytest.mark.parametrize("full", [1, 2, 3, 7, 16, 95, 1000])
+def test_weights_are_full_then_fall_at_their_price(full: int, price: float) -> None:
+    """Full up to the cap, never rising, gone in the end; a row moves no more than the price, rounded up."""
+    found, grain = fading.weights(full, price)
+    fade = Fade(("A",), found, grain)
+    assert (found[:full] == grain).all()
+    assert (np.diff(found) <= 0).all()
+    assert len(found) == fading.REACH * full
+    assert found[-1] == 0
+    assert moves_of_row(fade) <= price * grain + 2
+    together = most_of_value(fade) / grain
+    assert full <= together <= 1.56 * full
+    # What a value counts does not fall before half of the reach, but for what whole numbers cannot follow.
+    kept = fading.rows_kept(full, price, np.arange(1.0, fading.REACH * full / 2 + 1))
+    assert (kept[full - 1 :] >= full * (1 - 1 / 16)).all()
+    assert kept.max() == pytest.approx(together, rel=1e-9)
+
+
+@pytest.mark.parametrize("full", [1, 2, 3, 7, 16, 95, 1000])
+def test_fading_costs_less_than_removing(full: int) -> None:
+    """Two tables with the same cap: a smaller bound, and no value counts less."""
+    schema = schema_of("two")
+    price = fading.best_price(schema, [("r", ("A",)), ("s", ("A",))])
+    fades = {t: fading.fade(("A",), full, price) for t in "rs"}
+    bound = faded_bound(schema, [], fades) / fades["r"].full ** 2
+    assert bound < np.sqrt(2) * full
+    degrees = np.arange(1.0, fading.REACH * full / 2)
+    assert (fading.rows_kept(full, price, degrees) >= np.minimum(degrees, full) * (1 - 1 / 16)).all()
+
+
+def test_the_price_follows_the_shape_of_the_join() -> None:
+    """Two tables pay little; where one table fades alone its partners' rows move more, and it may fall at once."""
+    assert fading.best_price(schema_of("two"), [("r", ("A",)), ("s", ("A",))]) == fading.PRICES[0]
+    key = schema_of("two", r=(DegreeBound(attributes=("A",), limit=1),))
+    assert fading.best_price(key, [("s", ("A",))]) > fading.PRICES[1]
+    assert capped.fading_price(dj.Workload.marginals(schema_of("path"), 1)) is None
+
+
+def test_product_queries_keep_hard_caps() -> None:
+    schema = schema_of("two")
+    weights = {"r": (("B",), np.array([[1, -1, 0, 0.5]])), "s": (("C",), np.array([[0, 1, 1, -1]]))}
+    products = dj.Workload.products(schema, weights)
+    assert capped.fading_price(products) is None
