@@ -196,7 +196,7 @@ def show_release(release: Release, folder: str) -> None:
                 ("guarantee", f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"),
                 ("protects", "one row added to or removed from one private table"),
                 ("join size", f"{release.join_size:,} (noisy)"),
-                ("sensitivity", f"a row is in at most {bound} (upper bound)"),
+                ("sensitivity", f"one row moves what is measured by at most {bound} (upper bound)"),
                 ("strategy", str(release.facts["strategy"])),
                 ("synthetic", rows),
             ]
