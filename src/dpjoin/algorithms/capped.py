@@ -46,8 +46,7 @@ SIZES_SHARE = Fraction(5, 100)
 LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
 LOST = 0.25
-"""What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it. Likewise for
-the deviation of how many are lost, which is off in size."""
+"""What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it."""
 ROOM = 2
 """By how many edges caps exceed the largest rank that is seen, where they are meant to lose nothing."""
 DOUBT = 6
@@ -145,8 +144,12 @@ class Candidate:
     total: NoisyTotal
     price: float | None = None
     """At which price rows beyond the caps fade; None where they go."""
+    share: float = 0.0
+    """About which share of the join the caps lose."""
     lost: NoisyTotal = NOTHING
     error: float = math.inf
+    among: tuple[Candidate, ...] = ()
+    """All that it was chosen from, the most generous first."""
 
 
 def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, progress: Progress) -> Outcome:
@@ -267,7 +270,7 @@ def best_candidate(
         promise = NoisyTotal(expected, max(1.0, unseen, 2 * expected))
         surprising = seen - expected > SURPRISE * math.hypot(told.deviation, promise.deviation)
         lost = told if surprising else told.combined(promise)
-        error = predicted_noise(workload, candidate, rho, size=whole.noisy) + LOST * (lost.noisy + lost.deviation)
+        error = predicted_noise(workload, candidate, rho, size=whole.noisy) + LOST * lost.noisy
         found.append(replace(candidate, lost=lost, error=error))
     return min(found, key=lambda c: c.error)
 
@@ -280,7 +283,8 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
     shares = [promised_share(ranks, c.caps, max(1.0, first.noisy), c.price) for c in candidates]
     whole = likely_size(candidates, shares)
     size = max(1.0, whole.noisy)
-    return best_candidate(
+    candidates = [replace(c, share=share) for c, share in zip(candidates, shares, strict=True)]
+    best = best_candidate(
         workload,
         candidates,
         curator.rho_left,
@@ -288,6 +292,7 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
         unseen=size * unseen_share(ranks),
         whole=whole,
     )
+    return replace(best, among=tuple(candidates))
 
 
 def likely_size(candidates: Sequence[Candidate], shares: Sequence[float]) -> NoisyTotal:
@@ -354,13 +359,39 @@ def predicted_noise(workload: Workload, candidate: Candidate, rho: Fraction, *, 
 def release_candidate(best: Candidate, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:
     """Measure the join that the caps leave, and scale it to the size of the whole one."""
     with one_blas_thread():
-        total = best.total.combined(measure_total(best.curator, best.bound, count.rho))
-        model, strategy = measure_join(best.curator, workload, best.bound, total, progress)
-    kept = ", ".join(f"{limit:,} of {table} by {'+'.join(by)}" for (table, by), limit in sorted(best.caps.items()))
-    how = f"at most {kept}" if best.price is None else f"rows of a value beyond {kept} fade"
-    whole = grown(model, best.lost)
+        whole, kept = measure_sizes(best, count)
+        # How uncertain the size is comes in with the whole one.
+        model, strategy = measure_join(best.curator, workload, best.bound, NoisyTotal(kept, 1.0), progress)
+    caps = ", ".join(f"{limit:,} of {table} by {'+'.join(by)}" for (table, by), limit in sorted(best.caps.items()))
+    how = f"at most {caps}" if best.price is None else f"rows of a value beyond {caps} fade"
+    grew = grown(model, NoisyTotal(max(0.0, whole.noisy - model.total), whole.deviation))
     changed = math.ceil(results_of(best.curator, best.bound))
-    return Outcome(whole, changed, max(1, round(whole.total)), f"{how}; {strategy}")
+    return Outcome(grew, changed, max(1, round(grew.total)), f"{how}; {strategy}")
+
+
+def measure_sizes(best: Candidate, count: Concentrated) -> tuple[NoisyTotal, float]:
+    """The size of the whole join, and of what the caps leave of it, each with half of what is for the size.
+
+    The whole size is measured under caps of its own: under generous ones that lose nothing there is more noise, under
+    strict ones more is lost.
+    """
+    half = round_down(count.rho / 2)
+    before = likely_size(best.among, [c.share for c in best.among])
+
+    def doubt(candidate: Candidate) -> float:
+        noise = size_noise(results_of(candidate.curator, candidate.bound), half)
+        return math.hypot(noise, candidate.share * before.noisy)
+
+    widest = min(best.among, key=doubt)
+    looks = [(widest, half), (best, count.rho - half)]
+    again = {id(c.curator): c.total for c in best.among}
+    for candidate, rho in looks:
+        seen = measure_total(candidate.curator, candidate.bound, rho)
+        again[id(candidate.curator)] = again[id(candidate.curator)].combined(seen)
+    now = [replace(c, total=again[id(c.curator)]) for c in best.among]
+    whole = likely_size(now, [c.share for c in now])
+    lost = NoisyTotal(whole.noisy * (1 - best.share), math.hypot(whole.deviation, best.share * whole.noisy))
+    return whole, max(1.0, again[id(best.curator)].combined(lost).noisy)
 
 
 def grown(model: Model, lost: NoisyTotal) -> Model:
