@@ -53,6 +53,8 @@ DOUBT = 6
 """The same for the most generous caps, which tell whether a few values have far more rows: three times as many."""
 SURPRISE = 3.0
 """By how many deviations noisy sizes must contradict what ranks promise, so that the promise does not count."""
+CONTRADICTS = 2.5
+"""Likewise, for what stricter caps promise of the whole join to be contradicted by what generous ones leave of it."""
 ALIGNED = 0.5
 """From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
 
@@ -299,14 +301,18 @@ def likely_size(candidates: Sequence[Candidate], shares: Sequence[float]) -> Noi
     """About the size of the whole join: what each candidate makes of it that loses about this share, by precision.
 
     Generous caps lose little and have much noise, strict ones the other way round; what those lose is a guess that may
-    be off by twice itself, as in `best_candidate`.
+    be off by twice itself, as in `best_candidate`. Where more generous caps contradict a guess, it does not count:
+    ranks do not show a single hot value.
     """
     found: NoisyTotal | None = None
     for candidate, lost in zip(candidates, shares, strict=True):
         kept = max(1.0 - lost, 1e-3)
         whole, noise = candidate.total.noisy / kept, candidate.total.deviation / kept
         told = NoisyTotal(whole, math.hypot(noise, 2 * lost * max(abs(whole), noise)))
-        found = told if found is None else found.combined(told)
+        if found is None:
+            found = told
+        elif found.noisy - told.noisy < CONTRADICTS * math.hypot(found.deviation, told.deviation):
+            found = found.combined(told)
     assert found is not None, "there is at least one candidate"
     return found
 
@@ -380,7 +386,9 @@ def measure_sizes(best: Candidate, count: Concentrated) -> tuple[NoisyTotal, flo
 
     def doubt(candidate: Candidate) -> float:
         noise = size_noise(results_of(candidate.curator, candidate.bound), half)
-        return math.hypot(noise, candidate.share * before.noisy)
+        missing = before.noisy - candidate.total.noisy
+        seen = missing > CONTRADICTS * math.hypot(before.deviation, candidate.total.deviation)
+        return math.hypot(noise, max(candidate.share * before.noisy, missing if seen else 0.0))
 
     widest = min(best.among, key=doubt)
     looks = [(widest, half), (best, count.rho - half)]
