@@ -16,6 +16,7 @@ import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import fading
 import kernel
 import large
 import methods
@@ -158,8 +159,21 @@ def test_wide_quick_run_writes_nothing(
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     assert wide.main(["--quick"]) == 0
     text = capsys.readouterr().out
-    assert text.count("below 2000 MB: met") == 2
+    assert text.count("below 2000 MB: met") == 3
     assert "| 10^30 |" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_fading_quick_run_shows_that_fading_loses_less(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(fading.queries, "load", lambda: iter(()))
+    assert fading.main(["--quick"]) == 0
+    assert "| 30k-10k-zipf.5 |" in capsys.readouterr().out
+    degrees = fading.instances()["30k-10k-zipf.5"]
+    for bound in (20, 60, 135):
+        assert fading.lost(degrees, bound, fading.PRICES[0]) < 0.9 * fading.lost(degrees, bound, None)
     assert not list(tmp_path.iterdir())
 
 
