@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -188,28 +190,56 @@ def test_what_is_refused() -> None:
     assert bound is not None
     group = kronecker(schema, {"B": CELLS})
     for wrong in ([1, 2], [3, -1], [5, 4], []):
-        with pytest.raises(BudgetError, match="weights of rows"):
+        with pytest.raises(BudgetError, match="never rise"):
             whole.faded({"r": Fade(("A",), np.array(wrong, dtype=np.int64), 4)})
-    for ask in (
-        lambda: curator.faded({"r": fade}),
-        lambda: curator.capped({"r": [DegreeBound(attributes=("A",), limit=2)]}),
-        lambda: whole.capped({"r": [DegreeBound(attributes=("A",), limit=2)]}).faded({"s": fade}),
-        lambda: whole.faded({}),
-        lambda: whole.faded({"r": fade}).public_bound(),
-        lambda: curator.measure_query(group, 0, bound, Concentrated(Fraction(1, 1000))),
-        lambda: curator.worst_query([group], [np.zeros(4, dtype=np.int64)], bound, Concentrated(Fraction(1, 1000))),
-        lambda: curator.join_size(bound, Approximate(Fraction(1, 10), Fraction(1, 10**9))),
-        lambda: curator.sensitivity_bound(Concentrated(Fraction(1, 1000), Fraction(1, 10**9)), half_width=99),
-        lambda: curator.bound_of_levels([bound]),
-        lambda: curator.part_bound(),
-        lambda: whole.measure(group, bound, Concentrated(Fraction(1, 1000))),
-        lambda: curator.measure_query(group, 0, bound, Pure(Fraction(1, 10))),
-    ):
-        with pytest.raises(BudgetError):
+    for shaped in (np.array([4.0, 2.0]), np.array([[4, 2]])):
+        with pytest.raises(BudgetError, match="never rise"):
+            whole.faded({"r": Fade(("A",), shaped, 4)})
+    with pytest.raises(BudgetError, match=r"below 2\^62"):
+        whole.faded({"r": Fade(("A",), np.array([2**61, 2**61]), 2**61)})
+    limit = {"r": [DegreeBound(attributes=("A",), limit=2)]}
+    cost, once, alike = Concentrated(Fraction(1, 1000)), "that is done once", "count alike"
+    half_public = Schema((replace(schema.tables[0], private=False), schema.tables[1]), schema.attributes)
+    beside = Curator(BruteEngine(half_public, rows), ConcentratedAccountant(BUDGET))
+    refused: list[tuple[str, Callable[[], object]]] = [
+        (once, lambda: curator.faded({"r": fade})),
+        (once, lambda: curator.capped(limit)),
+        (once, lambda: whole.capped(limit).faded({"s": fade})),
+        ("of private tables", lambda: whole.faded({})),
+        ("of private tables", lambda: beside.faded({"r": fade})),
+        ("its partners weights", lambda: whole.faded({"r": fade}).public_bound()),
+        (f"a single query .*{alike}", lambda: curator.measure_query(group, 0, bound, cost)),
+        (f"a single query .*{alike}", lambda: curator.measure_query(group, 0, bound, Pure(Fraction(1, 10)))),
+        (f"a choice .*{alike}", lambda: curator.worst_query([group], [np.zeros(4, dtype=np.int64)], bound, cost)),
+        (f"join size .*{alike}", lambda: curator.join_size(bound, Approximate(Fraction(1, 10), Fraction(1, 10**9)))),
+        (f"a noisy bound .*{alike}", lambda: curator.sensitivity_bound(cost, half_width=99)),
+        (f"a bound of levels .*{alike}", lambda: curator.bound_of_levels([bound])),
+        (f"a bound of caps .*{alike}", lambda: curator.part_bound()),
+        ("minted by this Curator", lambda: whole.measure(group, bound, cost)),
+    ]
+    for words, ask in refused:
+        with pytest.raises(BudgetError, match=words):
             ask()
     assert whole.ledger.events == ()
     with pytest.raises(SpecError, match="attributes that it joins on"):
         BruteEngine(schema, rows).faded({"r": Fade(("B",), np.array([1]), 1)})
+
+
+@pytest.mark.parametrize("altered", ["capped", "faded"])
+def test_bounds_of_altered_rows_say_nothing_about_the_part(altered: str) -> None:
+    """A part whose rows were capped or have weights mints small bounds; the part itself must not carry them over."""
+    schema = schema_of("two")
+    whole = Curator(BruteEngine(schema, skewed_rows(schema, np.random.default_rng(0))), ConcentratedAccountant(BUDGET))
+    labels = whole.labels("heavy", [], {(1,): 1}, attributes=("A",))
+    (part,) = whole.restrict("parts", {"light": {t: {labels: 0} for t in "rs"}}, [Concentrated(Fraction(1, 100))])
+    if altered == "capped":
+        child = part.capped({t: [DegreeBound(attributes=("A",), limit=1)] for t in "rs"})
+    else:
+        child = part.faded({t: Fade(("A",), np.array([1]), 1) for t in "rs"})
+    bound = child.public_bound()
+    assert bound is not None
+    with pytest.raises(BudgetError, match="must come from sub-instances"):
+        part.bound_of_levels([bound])
 
 
 @pytest.mark.known_bad

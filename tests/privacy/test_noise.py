@@ -163,6 +163,14 @@ def test_magnitudes_in_two_parts_have_the_same_law(monkeypatch: pytest.MonkeyPat
     assert_law("gaussian array", 20_000)
 
 
+def test_a_magnitude_beyond_64_bits_is_an_error_and_does_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It happens with a probability below exp(-2^10): the high part is made up."""
+    huge = np.full(40, 1 << 41, dtype=np.int64), np.zeros(40, dtype=bool)
+    monkeypatch.setattr(noise, "_magnitudes", lambda scale, count: huge)
+    with pytest.raises(OverflowError):
+        noise.discrete_gaussian_array(variance=Fraction(4**51), size=2)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("bits", [29, 31, 40, 52])
 def test_gaussians_of_any_width_are_whole_numbers_of_that_width(bits: int) -> None:

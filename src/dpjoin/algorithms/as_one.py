@@ -46,11 +46,6 @@ def measure_total(curator: Curator, bound: Bound, rho: Fraction) -> NoisyTotal:
     return NoisyTotal(noisy * unit, unit * math.sqrt(float(curator.ledger.events[-1].parameters["variance"])))
 
 
-def results_of(curator: Curator, bound: Bound) -> float:
-    """How many join results one row can change, at most."""
-    return float(bound.value * curator.unit)
-
-
 def varying_products(workload: Workload) -> tuple[Products, ...]:
     """The product queries that the join size does not answer."""
     return tuple(

@@ -21,11 +21,11 @@ from itertools import combinations, product
 import numpy as np
 
 from dpjoin.algorithms import fading
-from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total, results_of, varying_products
+from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total, varying_products
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import EDGES, aligned_size, degree_sequence, rows_beyond
-from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.model import Model

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpjoin.algorithms.marginals import PIECES, allocate, split
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.shares import round_down
+from dpjoin.algorithms.shares import results_of, round_down
 from dpjoin.model.factored import FactoredFit, Misfit, cell_errors, start
 from dpjoin.model.fit import Evidence, learn, maximise
 from dpjoin.model.junction import JunctionTree, Scope
@@ -120,7 +120,7 @@ def measure_chosen(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
-    precision = float(2 * rest / PIECES) / float(bound.value * curator.unit) ** 2
+    precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
     evidence = evidence_of(fit.tree, looks)
     counts = [importance[c] for c in fit.tree.cliques]
     pieces = allocate(fit.tree.slices, fit.curvature, fit.tau_each, evidence, precision, counts)

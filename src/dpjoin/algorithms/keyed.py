@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpjoin.algorithms import fading
 from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
-from dpjoin.algorithms.as_one import measure_join, measure_total, results_of
+from dpjoin.algorithms.as_one import measure_join, measure_total
 from dpjoin.algorithms.capped import (
     LOST,
     RANKS_SHARE,
@@ -36,7 +36,7 @@ from dpjoin.algorithms.hybrid import HEAVY, MOST_CELLS, blurred, check_hybrid, h
 from dpjoin.algorithms.parts import cells_of, fitted_noise, part_facts, size_noise
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import EDGES, degree_sequence
-from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes, everywhere
 from dpjoin.errors import SpecError

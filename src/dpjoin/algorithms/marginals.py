@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.shares import round_down
+from dpjoin.algorithms.shares import results_of, round_down
 from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior, start
 from dpjoin.model.terms import FloatArray, Terms
 from dpjoin.privacy.budget import Concentrated
@@ -85,7 +85,7 @@ def measure_marginals(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
-    precision = float(2 * rest / PIECES) / float(bound.value * curator.unit) ** 2
+    precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
     pieces = allocate(terms.slices, fit.curvature, fit.tau_each, evidence, precision, importance)
     chosen = [i for i, n in enumerate(pieces) if n]
     costs = [round_down(rest * n / PIECES) for n in pieces if n]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Bound, Curator
 
 SENSITIVITY_SHARE = Fraction(35, 100)
 """Of rho, for the noisy sensitivity bound.
@@ -104,3 +105,8 @@ def partition_shares(budget: Budget, *, gauge: bool, sensitivity: int = 1, quest
     left = accountant.rho - degrees.rho * questions - (bound.rho if bound else 0)
     count = Concentrated(round_down(left * COUNT_SHARE))
     return PartitionShares(accountant, degrees, degrees_width, bound, bound_width, count)
+
+
+def results_of(curator: Curator, bound: Bound) -> float:
+    """How many join results one row can change, at most."""
+    return float(bound.value * curator.unit)

@@ -86,6 +86,13 @@ def _places(seeds: Sequence[Words], codes: Sequence[NDArray[Any]], copies: IntAr
     return words
 
 
+def degrees(counts: Counts, by: tuple[Variable, ...]) -> contract.Exact:
+    """For each row, how many of its table have its value of the variables."""
+    group, size = sumproduct.group_numbers(counts, by)
+    exact: contract.Exact = contract.count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))[group]
+    return exact
+
+
 def capped(counts: Counts, bounds: Mapping[tuple[Variable, ...], int], content: Callable[[Counts], Content]) -> Counts:
     """The rows whose rank within their group is at most the limit, for each of the bounds.
 
@@ -93,9 +100,7 @@ def capped(counts: Counts, bounds: Mapping[tuple[Variable, ...], int], content: 
     """
     beyond = np.zeros(counts.rows, dtype=bool)
     for by, limit in bounds.items():
-        group, size = sumproduct.group_numbers(counts, by)
-        degree = contract.count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))
-        beyond |= np.asarray(degree[group] > limit, dtype=bool)
+        beyond |= np.asarray(degrees(counts, by) > limit, dtype=bool)
     if not beyond.any():
         return counts
     # Rows that are alike become one with a count, so that copies are numbered alike however the table was read.
@@ -122,10 +127,8 @@ def capped(counts: Counts, bounds: Mapping[tuple[Variable, ...], int], content: 
 
 def faded(counts: Counts, by: tuple[Variable, ...], fade: Fade) -> Counts:
     """Every row as often as the weight of its value says: no order of rows is needed."""
-    group, size = sumproduct.group_numbers(counts, by)
-    degree = contract.count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))
-    # What a row and its copies count together is at most what its value does, the largest number of rows times weight.
-    return sumproduct.counted(counts, counts.exact_counts * fade.of(degree[group]))
+    # What a row and its copies count together is at most what its value does, which the Curator has checked to fit.
+    return sumproduct.counted(counts, counts.exact_counts * fade.of(degrees(counts, by)))
 
 
 def check_fades(schema: Schema, fades: Mapping[str, Fade]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import contract, keys, sumproduct
+from dpjoin.engine import cap, contract, keys
 from dpjoin.engine.contract import Block, Exact, Rows, Scope
 from dpjoin.engine.interface import ExactDegrees, Fade, Rules, Value
 from dpjoin.engine.keys import CODE, JoinValues, Keys
@@ -55,11 +55,43 @@ class Pair:
 
     def capped(self, schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Pair:
         """The rows within the caps, of each table by itself."""
-        return CappedPair(schema, self, caps)
+        sides = {name: partial(self.exact_within, name, bounds) for name, bounds in caps.items() if bounds}
+
+        def degree(name: str, exact: Exact) -> Exact:
+            return np.minimum(exact, min(b.limit for b in caps[name]))
+
+        whole_keys = self._by_whole_keys(b.attributes for bounds in caps.values() for b in bounds)
+        return ChangedPair(schema, self, sides, degree if whole_keys else None)
 
     def faded(self, fades: Mapping[str, Fade]) -> Pair:
         """Every row as often as its weight says."""
-        return FadedPair(self._schema, self, fades)
+        sides = {name: partial(self._exact_faded, name, fade) for name, fade in fades.items()}
+
+        def degree(name: str, exact: Exact) -> Exact:
+            # A key without rows has no weight to look up, and none is needed.
+            return exact * fades[name].of(np.maximum(exact, 1))
+
+        whole_keys = self._by_whole_keys(fade.attributes for fade in fades.values())
+        return ChangedPair(self._schema, self, sides, degree if whole_keys else None)
+
+    def _by_whole_keys(self, attributes: Iterable[Scope]) -> bool:
+        return all(set(by) == set(self._schema.join_attributes) for by in attributes)
+
+    def _exact_faded(self, name: str, fade: Fade) -> Side:
+        """A table's rows, each as often as its weight says."""
+        side = self._exact_side(name)
+        if self._by_whole_keys([fade.attributes]):
+            degree = side.exact_degree[side.rows.exact_key]
+        else:
+            degree = cap.degrees(self._exact_counts(side), tuple(keys.id_variables(fade.attributes)))
+        count = 1 if side.rows.exact_count is None else side.rows.exact_count
+        exact = np.asarray(count * fade.of(degree), dtype=np.int64)
+        at = np.flatnonzero(exact)
+        return replace(side.at(at), rows=Rows(side.rows.exact_key[at], exact[at]))
+
+    def _exact_side(self, name: str) -> Side:
+        (side,) = (s for t, s in zip(self._schema.tables, self.exact_sides, strict=True) if t.name == name)
+        return side
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = zip(self._schema.tables, self._exact_some(rules), strict=True)
@@ -67,7 +99,7 @@ class Pair:
         return self.exact_values.degrees(counts, by, distinct)
 
     def exact_alone(self, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
-        (side,) = (s for t, s in zip(self._schema.tables, self.exact_sides, strict=True) if t.name == name)
+        side = self._exact_side(name)
         return self.exact_values.alone(self._schema, self._exact_coded(side), by, values, keep)
 
     def _exact_coded(self, side: Side) -> Counts:
@@ -83,7 +115,7 @@ class Pair:
 
     def exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> Side:
         """A table's rows within the bounds."""
-        (side,) = (s for t, s in zip(self._schema.tables, self.exact_sides, strict=True) if t.name == name)
+        side = self._exact_side(name)
         coded = self._exact_coded(side)
         # The number of the whole key goes along, to find the way back.
         coded = replace(
@@ -257,69 +289,32 @@ class Pair:
         )
 
 
-class CappedPair(Pair):
-    """Two tables of which only so many rows of each value are kept. Their join size needs no order of rows."""
+class ChangedPair(Pair):
+    """Two tables of which some rows go or count less, by the degrees of their values.
 
-    def __init__(self, schema: Schema, whole: Pair, caps: Mapping[str, Sequence[DegreeBound]]) -> None:
+    The sides are worked out when they are needed. The join size needs degrees only, where `degree` tells what is left
+    of them.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        whole: Pair,
+        sides: Mapping[str, Callable[[], Side]],
+        degree: Callable[[str, Exact], Exact] | None,
+    ) -> None:
         self._schema = schema
-        self._whole, self._caps = whole, caps
+        self._whole, self._sides, self._degree = whole, sides, degree
         self.exact_keys, self.exact_values = whole.exact_keys, whole.exact_values
 
     @cached_property
     def exact_sides(self) -> tuple[Side, ...]:  # type: ignore[override]
         tables = zip(self._schema.tables, self._whole.exact_sides, strict=True)
-        return tuple(
-            self._whole.exact_within(t.name, self._caps[t.name]) if self._caps.get(t.name) else side
-            for t, side in tables
-        )
+        return tuple(self._sides[t.name]() if t.name in self._sides else side for t, side in tables)
 
     @cached_property
     def exact_size(self) -> int:
-        bounds = [b for some in self._caps.values() for b in some]
-        if len(self._schema.tables) < 2 or any(set(b.attributes) != set(self._schema.join_attributes) for b in bounds):
+        if self._degree is None or len(self._schema.tables) < 2:
             return super().exact_size
-        limits = (min((b.limit for b in self._caps.get(t.name, ())), default=None) for t in self._schema.tables)
-        degrees = zip((s.exact_degree for s in self._whole.exact_sides), limits, strict=True)
-        return contract.dot(*(d if limit is None else np.minimum(d, limit) for d, limit in degrees))
-
-
-class FadedPair(Pair):
-    """Two tables whose rows count by the number of rows of their value. Their join size needs degrees only."""
-
-    def __init__(self, schema: Schema, whole: Pair, fades: Mapping[str, Fade]) -> None:
-        self._schema = schema
-        self._whole, self._fades = whole, fades
-        self.exact_keys, self.exact_values = whole.exact_keys, whole.exact_values
-
-    @cached_property
-    def exact_sides(self) -> tuple[Side, ...]:  # type: ignore[override]
-        tables = zip(self._schema.tables, self._whole.exact_sides, strict=True)
-        return tuple(self._faded(side, self._fades[t.name]) if t.name in self._fades else side for t, side in tables)
-
-    def _faded(self, side: Side, fade: Fade) -> Side:
-        count = 1 if side.rows.exact_count is None else side.rows.exact_count
-        exact = np.asarray(count * fade.of(self._exact_group_degrees(side, fade)), dtype=np.int64)
-        at = np.flatnonzero(exact)
-        return replace(side.at(at), rows=Rows(side.rows.exact_key[at], exact[at]))
-
-    def _exact_group_degrees(self, side: Side, fade: Fade) -> IntArray:
-        """For each row of a side, how many of its table have its value."""
-        if set(fade.attributes) == set(self._schema.join_attributes):
-            return np.asarray(side.exact_degree[side.rows.exact_key], dtype=np.int64)
-        counts = self._exact_counts(side)
-        group, size = sumproduct.group_numbers(counts, tuple(keys.id_variables(fade.attributes)))
-        degree = contract.count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))
-        return np.asarray(degree[group], dtype=np.int64)
-
-    @cached_property
-    def exact_size(self) -> int:
-        joins = set(self._schema.join_attributes)
-        if len(self._schema.tables) < 2 or any(set(f.attributes) != joins for f in self._fades.values()):
-            return super().exact_size
-        degrees = []
-        for table, side in zip(self._schema.tables, self._whole.exact_sides, strict=True):
-            fade = self._fades.get(table.name)
-            exact = side.exact_degree
-            # A key without rows has no weight to look up, and none is needed.
-            degrees.append(exact if fade is None else exact * fade.of(np.maximum(exact, 1)))
-        return contract.dot(*degrees)
+        tables = zip(self._schema.tables, (s.exact_degree for s in self._whole.exact_sides), strict=True)
+        return contract.dot(*(self._degree(t.name, d) if t.name in self._sides else d for t, d in tables))

@@ -27,6 +27,8 @@ def check_fade(fade: Fade) -> None:
     falling = len(weights) > 0 and not np.any(np.diff(weights) > 0)
     if weights.dtype != np.int64 or weights.ndim != 1 or not falling or not 0 <= weights[-1] <= weights[0] <= fade.full:
         raise BudgetError("weights of rows must be whole numbers from full weight down to 0 that never rise")
+    if most_of_value(fade) >= 2**62:
+        raise BudgetError("weights of rows must keep what a value counts below 2^62; use fewer steps")
 
 
 def most_of_value(fade: Fade) -> int:
