@@ -7,6 +7,7 @@ All systems get the same rows. The figures of dpsynth's SWIFT are of another mac
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -36,17 +37,25 @@ SYSTEMS = {
     "all_pairs": "all pairs once on mbi",
     "opendp_fixed": "OpenDP, Fixed",
     "opendp_aim": "OpenDP, AIM",
+    "smartnoise_mwem": "smartnoise, MWEM",
+    "smartnoise_mst": "smartnoise, MST",
+    "smartnoise_aim": "smartnoise, AIM",
 }
-ADAPTIVE = ("mwem", "aim", "opendp_aim")
-"""Peers that choose what to measure. Others measure all pairs, which only domains that can be written down allow."""
+ADAPTIVE = ("mwem", "aim", "opendp_aim", "smartnoise_mwem", "smartnoise_aim")
+"""Peers that choose what to measure by the errors of what is asked. Others measure all pairs, which only domains that
+can be written down allow, or a tree of them whatever is asked (MST)."""
 SWIFT = {"8^5": (26, 54, 11.6), "10^6": (44, 74, 13), "10^8": (43, 98, 15), "10^12": (61, 168, 16)}
 """CPU seconds, largest and mean absolute error."""
+SMARTNOISE = ("mwem", "mst", "aim")
 FASTER = {"8^5": 20, "10^6": 20, "10^8": 10, "10^12": 10}
 """How many times dpjoin's CPU seconds the fastest peer should take."""
 SWIFT_TIME, MEMORY = 0.1, 400.0
 """Of SWIFT's CPU seconds; megabytes."""
 AGAIN = 120.0
 """A peer whose first run takes more CPU seconds than this runs once."""
+
+LIMIT = 30.0
+"""Minutes, for one run of a peer."""
 
 Cell = dict[str, Any]
 Cells = dict[str, dict[str, Cell]]
@@ -71,6 +80,7 @@ def child(system: str, size: str, rows: int, seed: int) -> Cell:
         "all_pairs": lambda: (peers.all_pairs(data, values, rng), {}),
         "opendp_fixed": lambda: (peers.opendp_table(data, values, "Fixed"), {}),
         "opendp_aim": lambda: (peers.opendp_table(data, values, "AIM"), {}),
+        **{f"smartnoise_{way}": lambda way=way: (peers.smartnoise(data, values, way), {}) for way in SMARTNOISE},
     }
     wall = time.perf_counter()
     try:
@@ -177,8 +187,9 @@ def page(found: dict[str, Any]) -> str:
         _words(),
         *_warm(),
         "## Targets",
-        "Adaptive peers (MWEM+PGM, AIM) choose what to measure and serve every size. Measuring all pairs once, with a "
-        "single fit, serves only domains that can be written down.",
+        "Adaptive peers (MWEM, AIM) choose what to measure by the errors of what is asked. Measuring all pairs once, "
+        "with a single fit, serves only domains that can be written down. MST measures a tree of pairs, whatever is "
+        "asked: quick, and the other pairs are as the tree has them.",
         _targets(cells),
         "## SWIFT, measured elsewhere",
         "dpsynth's SWIFT was measured **on another machine, on data from another generator** of the same kind, so its "
@@ -219,9 +230,9 @@ def _words() -> str:
         "MWEM+PGM (10 rounds at 8^5, else one for each column) and AIM (the paper's constants) are written here, in "
         f"`peers.py`, on mbi's graphical models; their models may take {peers.MODEL_MB:g} MB, as in the AIM paper. A "
         f"peer whose first run takes more than {AGAIN:g} CPU seconds runs once, on the rows of the first run. OpenDP's "
-        "contingency tables need an older Polars and an older mbi than are installed here, so they run under an "
-        "interpreter of their own (`--opendp`) or are absent. smartnoise is absent: it brings 6 GB of packages and "
-        "that older mbi."
+        "contingency tables and smartnoise need older packages than are installed here, so each runs under an "
+        "interpreter of its own (`--opendp`, `--smartnoise`) or is absent. smartnoise's MWEM is pure (delta is not "
+        "used); smartnoise reads the domain off the rows and takes their number as known."
     )
 
 
@@ -289,6 +300,9 @@ COLOURS = {
     "all_pairs": "#a16207",
     "opendp_fixed": "#7c3aed",
     "opendp_aim": "#db2777",
+    "smartnoise_mwem": "#475569",
+    "smartnoise_mst": "#0891b2",
+    "smartnoise_aim": "#65a30d",
 }
 
 
@@ -352,7 +366,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3, help="of dpjoin")
     parser.add_argument("--peer-runs", type=int, default=3, help="of each peer, if one takes less than two minutes")
-    parser.add_argument("--limit", type=float, default=30.0, help="minutes, for one run of a peer")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="minutes, for one run of a peer")
     parser.add_argument("--systems", help=f"measure these, keep the others' rows; of {','.join(SYSTEMS)}")
     parser.add_argument("--sizes", help=f"likewise; of {','.join(SIZES)}")
     parser.add_argument("--resume", action="store_true", help="go on where the last command was stopped")
@@ -361,6 +375,12 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="PYTHON",
         default=os.environ.get("OPENDP_PYTHON"),
         help="an interpreter with opendp[mbi,polars] and pandas; also from OPENDP_PYTHON",
+    )
+    parser.add_argument(
+        "--smartnoise",
+        metavar="PYTHON",
+        default=os.environ.get("SMARTNOISE_PYTHON"),
+        help="an interpreter with smartnoise-synth; also from SMARTNOISE_PYTHON",
     )
     parser.add_argument("--quick", action="store_true", help="small, once, dpjoin only, nothing written: does it run?")
     parser.add_argument("--no-write", action="store_true")
@@ -372,8 +392,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     sizes = _listed(parser, options.sizes, SIZES, ("8^5", "10^12") if options.quick else tuple(SIZES))
     systems = _listed(parser, options.systems, SYSTEMS, ("dpjoin",) if options.quick else tuple(SYSTEMS))
-    if missing := [s for s in systems if not _can_run(s, options.opendp)]:
-        print(f"skipped: {', '.join(SYSTEMS[s] for s in missing)}; see --opendp and the bench extra", file=sys.stderr)
+    pythons = {s: _interpreter(s, options) for s in systems}
+    if missing := [s for s in systems if pythons[s] is None]:
+        names = ", ".join(SYSTEMS[s] for s in missing)
+        print(f"skipped: {names}; see --opendp, --smartnoise and the bench extra", file=sys.stderr)
+    # A package that is installed has its bytecode; so has what is run from its source.
+    compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=1)
     rows = 1000 if options.quick else ROWS
     found: dict[str, Any] = {"rows": rows, "command": _command(options), "cells": {}}
     write = not (options.quick or options.no_write)
@@ -382,11 +406,12 @@ def main(arguments: list[str] | None = None) -> int:
         kept = {z: {s: {**c, "kept": c["kept"] or not options.resume} for s, c in old[z].items()} for z in old}
         found["cells"] = in_order(kept)
     for size in sizes:
-        for system in (s for s in systems if s not in missing):
+        for system, python in pythons.items():
+            if python is None:
+                continue
             if options.resume and not found["cells"].get(size, {}).get(system, {"kept": True})["kept"]:
                 continue
             runs = 1 if options.quick else options.runs if system == "dpjoin" else options.peer_runs
-            python = options.opendp if system.startswith("opendp") else sys.executable
             cell = measure(system, size, rows, runs, options.limit * 60, python)
             print(f"{size:>6}, {SYSTEMS[system]}: {_brief(cell)}", file=sys.stderr, flush=True)
             found["cells"].setdefault(size, {})[system] = {**cell, "kept": False}
@@ -408,10 +433,12 @@ def _listed(
     return names
 
 
-def _can_run(system: str, opendp: str | None) -> bool:
-    if system.startswith("opendp"):
-        return bool(opendp) and Path(opendp or "").exists()
-    return system == "dpjoin" or find_spec("mbi") is not None
+def _interpreter(system: str, options: argparse.Namespace) -> str | None:
+    """The Python that runs a system; None if there is none."""
+    for prefix, python in (("opendp", options.opendp), ("smartnoise", options.smartnoise)):
+        if system.startswith(prefix):
+            return python if python and Path(python).exists() else None
+    return sys.executable if system == "dpjoin" or find_spec("mbi") is not None else None
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -420,7 +447,9 @@ def _command(options: argparse.Namespace) -> str:
     words += ["--systems", options.systems] if options.systems else []
     words += ["--sizes", options.sizes] if options.sizes else []
     words += ["--resume"] if options.resume else []
+    words += ["--limit", options.limit] if options.limit != LIMIT else []
     words += ["--opendp", "PYTHON"] if options.opendp else []
+    words += ["--smartnoise", "PYTHON"] if options.smartnoise else []
     return report.command("large.py", *words)
 
 

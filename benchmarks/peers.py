@@ -1,4 +1,4 @@
-"""Peers for one table and all 2-way marginals: MWEM+PGM, AIM and all pairs at once on mbi, and OpenDP's tables.
+"""Peers for one table and all 2-way marginals: MWEM+PGM, AIM and all pairs at once on mbi; OpenDP's and smartnoise's.
 
 mbi fits models to noisy marginals and brings no mechanisms, so these follow the papers (McKenna, Miklau, Sheldon,
 "Winning the NIST contest"; McKenna, Mullins, Sheldon, Miklau, "AIM"). Noise is numpy's: fine for a yardstick.
@@ -6,6 +6,8 @@ mbi fits models to noisy marginals and brings no mechanisms, so these follow the
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import math
 import resource
@@ -210,3 +212,27 @@ def opendp_table(data: Mapping[str, np.ndarray], values: int, way: str) -> Margi
     query = context.query(rho=rho).select(*data)
     table = query.contingency_table(keys={a: list(range(values)) for a in data}, algorithm=algorithm).release()
     return {p: np.asarray(table.project(p))[:values, :values].ravel() for p in pairs}
+
+
+def smartnoise(data: Mapping[str, np.ndarray], values: int, way: str) -> Marginals:
+    """smartnoise's `mwem`, `mst` or `aim`: what its model says, without the noise of drawing rows from it.
+
+    It reads the domain off the rows, and knows how many there are. Its MWEM is pure: delta is not used.
+    """
+    import pandas as pd
+    from snsynth import Synthesizer
+
+    names = list(data)
+    synthesizer = Synthesizer.create(way, epsilon=EPSILON, **({} if way == "mwem" else {"delta": DELTA}))
+    with contextlib.redirect_stdout(io.StringIO()):
+        synthesizer.fit(pd.DataFrame(dict(data)), categorical_columns=names, preprocessor_eps=0.0)
+    pairs = list(itertools.combinations(names, 2))
+    if way == "mwem":
+        (histogram, *_), *more = synthesizer.synthetic_histograms
+        assert not more, "it splits the columns into groups only where it is told to"
+        at = {name: n for n, name in enumerate(names)}
+        others = {p: tuple(n for name, n in at.items() if name not in p) for p in pairs}
+        return {p: np.asarray(histogram).sum(axis=others[p]).ravel() for p in pairs}
+    column = {name: f"col{n}" for n, name in enumerate(names)}
+    model = synthesizer.synthesizer
+    return {(x, y): np.asarray(model.project((column[x], column[y])).datavector()) for x, y in pairs}
