@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from dpjoin.algorithms.as_one import measure_join, measure_total
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.weighed import measure_weighed, weighed_sums
 from dpjoin.errors import SpecError
 from dpjoin.model.model import Model, clique_scopes
+from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
@@ -50,13 +54,22 @@ def own_scopes(workload: Workload, table: str, common: Sequence[str]) -> list[tu
 
 
 def measure_alone(
-    workload: Workload, tables: Mapping[str, Curator], common: Sequence[str], *, listed: bool, progress: Progress
+    workload: Workload,
+    tables: Mapping[str, Curator],
+    common: Sequence[str],
+    *,
+    progress: Progress,
+    noisy_degrees: Mapping[str, FloatArray] | None = None,
 ) -> tuple[Model, ...]:
-    """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each."""
+    """A model of each table over the attributes it keeps. Spends all that is left to each.
+
+    Of listed values `noisy_degrees` tell about how many rows of each every table has; the model then is by value.
+    """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
-        head = (LISTED,) if listed else ()
-        scopes = [head + scope for scope in own_scopes(workload, table, common)]
+        own_ones = own_scopes(workload, table, common)
+        head = (LISTED,) if noisy_degrees is not None else ()
+        scopes = [head + scope for scope in own_ones]
         schema = curator.schema
         groups = tuple(kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in scopes if s)
         own = Workload(schema, groups, tuple(_importance(workload, g.scope) for g in groups))
@@ -67,9 +80,18 @@ def measure_alone(
         def say(stage: str, done: int, total: int, name: str = table) -> None:
             progress(f"table {name}: {stage}", done, total)
 
-        model, _ = measure_join(curator, own, bound, total, say, seed=1000 + n)
-        models.append(model)
+        seed = 1000 + n
+        if noisy_degrees is not None and any(own_ones):
+            sums = weighed_sums(schema, own_ones, _other_rows(noisy_degrees, table))
+            models.append(measure_weighed(curator, own, sums, bound, total, say, seed=seed))
+        else:
+            models.append(measure_join(curator, own, bound, total, say, seed=seed)[0])
     return tuple(models)
+
+
+def _other_rows(noisy_degrees: Mapping[str, FloatArray], table: str) -> FloatArray:
+    """How many combinations of the other tables' rows each value has, by noisy degrees; at least one."""
+    return np.asarray(np.prod([np.maximum(d, 1.0) for t, d in noisy_degrees.items() if t != table], axis=0))
 
 
 def _importance(workload: Workload, scope: Sequence[str]) -> float:

@@ -71,7 +71,7 @@ def is_large(workload: Workload) -> bool:
 
 def wanted_cliques(workload: Workload) -> list[tuple[str, ...]]:
     """The marginals that a factored model is made of, one-way ones first."""
-    return _with_singles(clique_scopes(workload.groups))
+    return with_singles(clique_scopes(workload.groups))
 
 
 def measure_join(
@@ -96,17 +96,16 @@ def measure_join(
         union = workload.schema.in_order(a for g in products for a in g.scope)
         cliques = [c for c in cliques if not set(c) <= set(union)] + [union]
         products = ()
-    cliques = _with_singles(cliques)
+    cliques = with_singles(cliques)
     terms = Terms(domain, tuple(cliques), support=support)
     groups = clique_groups(workload.schema, cliques)
 
     floor = 0.0
     part = rho if not products else round_down(rho / 2) if cliques else Fraction(0)
+    fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
     if cliques:
         importance = clique_importance(workload, cliques)
-        fitted = measure_marginals(curator, groups, terms, importance, bound, part, float(noisy_total), progress)
-    else:
-        fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
+        fitted = measure_marginals(curator, groups, fitted, importance, bound, part, progress)
     strategy = f"{len(groups)} marginals, pilot then by expected gain" if cliques else ""
     if products and ways is not None:
         if ways.best == "measure all":
@@ -133,7 +132,7 @@ def measure_join(
         members=members,
         floor=floor,
         known=known,
-        deviations=tuple(float(fitted.evidence.precision[w.start] ** -0.5) for w in terms.slices),
+        deviations=tuple(noise_of(fitted.evidence, where) for where in terms.slices),
     )
     return model, strategy
 
@@ -160,11 +159,17 @@ def _measure_large(
         potentials=chosen.fit.potentials,
         members=members,
         known=tuple(frozenset(s) for s in seen),
-        deviations=tuple(float(chosen.evidence.precision[w.start] ** -0.5) for w in tree.slices),
+        deviations=tuple(noise_of(chosen.evidence, where) for where in tree.slices),
         tree=tree,
         misfits=chosen.misfits,
     )
     return model, chosen.strategy
+
+
+def noise_of(evidence: Evidence, where: slice) -> float:
+    """The standard deviation of a clique's cells as they were measured; infinite if they were not."""
+    precision = float(evidence.precision[where.start])
+    return precision**-0.5 if precision else math.inf
 
 
 def clique_importance(workload: Workload, cliques: Sequence[tuple[str, ...]]) -> list[float]:
@@ -191,7 +196,7 @@ def clique_groups(schema: Schema, cliques: Sequence[tuple[str, ...]]) -> list[Gr
     return groups
 
 
-def _with_singles(cliques: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def with_singles(cliques: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Add the one-way marginals of every attribute that is in a wider one."""
     singles = dict.fromkeys((a,) for c in cliques if len(c) > 1 for a in c)
     return [*singles, *(c for c in cliques if c not in singles)]

@@ -42,6 +42,7 @@ from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import PartitionShares
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import check_common, common_attributes, everywhere, noisy_degrees_by_table
+from dpjoin.algorithms.weighed import weighed_noise
 from dpjoin.errors import SpecError
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
@@ -132,7 +133,8 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
             told(f"{len(cut.odd)} odd", odd_bound.value, size.noisy, cut.odd_error, strategy)
         if cut.heavy:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
-            tables = measure_alone(workload, named, common, listed=True, progress=progress)
+            rows = _rows(degrees, cut.heavy, shares.degrees_width)
+            tables = measure_alone(workload, named, common, progress=progress, noisy_degrees=rows)
             models["heavy values"] = joined = joined_heavy(workload, tables, common, cut.heavy)
             strategy = "each table alone, joined afterwards"
             told(f"{len(cut.heavy)} heavy", 1, joined.total, cut.heavy_error, strategy)
@@ -215,12 +217,16 @@ def _cut_of(
     schema, common = workload.schema, common_attributes(workload.schema)
     cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
 
-    sizes = {
-        t: np.array([expected_rows(d, v, half_width) for v in values], dtype=np.float64) for t, d in degrees.items()
-    }
-    errors = heavy_errors(workload, sizes, rho)
+    errors = heavy_errors(workload, _rows(degrees, values, half_width), rho)
     most = min(len(values), MOST_CELLS // max(1, cells))
     return _Heavy(errors, most)
+
+
+def _rows(degrees: Mapping[str, NoisyDegrees], values: Sequence[Value], half_width: int) -> dict[str, FloatArray]:
+    """By table, about how many rows each value has."""
+    return {
+        t: np.array([expected_rows(d, v, half_width) for v in values], dtype=np.float64) for t, d in degrees.items()
+    }
 
 
 def _candidates(most: int) -> list[int]:
@@ -230,12 +236,13 @@ def _candidates(most: int) -> list[int]:
 
 
 def heavy_errors(
-    workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction, *, varies: float = 1.0
+    workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction, *, varies: float = 1.0, weighed: bool = True
 ) -> FloatArray:
     """By how many of the first values are heavy, the error of their models' join, averaged over the workload's scopes.
 
     A cell at one value is a product of one count for each table, each about size/cells with noise of its own. `varies`:
-    how far such a count is likely to lie from that share, squared, in units of the share.
+    how far such a count is likely to lie from that share, squared, in units of the share. `weighed`: whether sums over
+    the values are measured too.
     """
     schema, common = workload.schema, common_attributes(workload.schema)
     noise = {t: len(own_scopes(workload, t, common)) / (2 * float(rho)) for t in sizes}
@@ -252,7 +259,8 @@ def heavy_errors(
             left = noise[t] * likely / (noise[t] + likely)
             both, clean = both * (squared + left), clean * squared
         cells = schema.cells(tuple(a for a in scope if a not in common))
-        errors.append(0.4 * SHRINKAGE * cells * np.sqrt(np.cumsum(both - clean)))
+        each = both - clean
+        errors.append(0.4 * SHRINKAGE * cells * np.sqrt(weighed_noise(each) if weighed else np.cumsum(each)))
     mean: FloatArray = np.mean(errors, axis=0)
     return mean
 

@@ -131,8 +131,9 @@ def release_keyed(
     sequences = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks}
     chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=rho)
     weight, clear = _weight(degrees), _clear(degrees, shares.degrees)
-    heavy = [cell for cell in np.argsort(-weight, kind="stable").tolist() if clear[cell]][: chosen.heavy]
-    values = _values(schema, common, np.sort(np.array(heavy, dtype=np.int64)))
+    first = [cell for cell in np.argsort(-weight, kind="stable").tolist() if clear[cell]][: chosen.heavy]
+    heavy = np.sort(np.array(first, dtype=np.int64))
+    values = _values(schema, common, heavy)
     labels = curator.labels("heavy", [], dict.fromkeys(values, HEAVY), attributes=common)
     parts: dict[str, Mapping[str, Rules] | Alone] = {"light values": everywhere(schema, labels, 0)}
     if values:
@@ -162,7 +163,8 @@ def release_keyed(
         facts.append(part_facts(0, told, changed, round(model.total), strategy, predicted_error=light.error))
         if values:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
-            tables = measure_alone(workload, named, common, listed=True, progress=progress)
+            rows = {table: found[heavy] for table, found in degrees.items()}
+            tables = measure_alone(workload, named, common, progress=progress, noisy_degrees=rows)
             models["heavy values"] = joined = joined_heavy(workload, tables, common, values)
             told, strategy = f"{len(values)} heavy", "each table alone, joined afterwards"
             facts.append(part_facts(1, told, 1, round(joined.total), strategy, predicted_error=chosen.heavy_error))

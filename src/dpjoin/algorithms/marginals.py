@@ -15,8 +15,8 @@ import numpy as np
 
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import results_of, round_down
-from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior, start
-from dpjoin.model.terms import FloatArray, Terms
+from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior
+from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.workload import Group
@@ -47,18 +47,23 @@ class Fitted:
 def measure_marginals(
     curator: Curator,
     groups: list[Group],
-    terms: Terms,
+    before: Fitted,
     importance: Sequence[float],
     bound: Bound,
     rho: Fraction,
-    total: float,
     progress: Progress,
+    *,
+    singles: bool = True,
 ) -> Fitted:
-    """Spend exactly `rho` on the cliques of `terms`; `groups` are the same cliques as queries, in order."""
+    """Spend exactly `rho` on a model's cliques, on top of what is known before; `groups` are the cliques as queries.
+
+    Without `singles`, one-way marginals of attributes in wider ones are not measured by themselves.
+    """
+    fit, evidence = before.fit, before.evidence
+    terms = fit.terms
     curator.prepare(groups)
     wide = [i for i, c in enumerate(terms.cliques) if len(c) > 1]
     single = [i for i, c in enumerate(terms.cliques) if len(c) == 1]
-    evidence = Evidence.none(terms.size)
 
     def measured(evidence: Evidence, which: list[int], costs: list[Fraction]) -> Evidence:
         for i, cost in zip(which, costs, strict=True):
@@ -68,15 +73,15 @@ def measure_marginals(
 
     if not wide:
         evidence = measured(evidence, single, split(rho, [importance[i] for i in single]))
-        return Fitted(learn(start(terms, total), evidence), evidence)
+        return Fitted(learn(fit, evidence), evidence)
 
     progress("measure", 0, 3)
+    single = single if singles else []
     first = split(round_down(rho * SINGLES_SHARE), [importance[i] for i in single])
     pilot = split(round_down(rho * pilot_share(len(wide))), [importance[i] for i in wide])
     evidence = measured(evidence, single, first)
     evidence = measured(evidence, wide, pilot)
     progress("measure", 1, 3)
-    fit = start(terms, total)
     if terms.domain.cells > FEW_CELLS:
         # Steps are dear, so roughly: this only says where more is worth measuring, and the last fit starts from it.
         fit = relearn_prior(maximise(fit, evidence, steps=60, tolerance=LOOSE), evidence)
@@ -86,7 +91,7 @@ def measure_marginals(
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
     precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
-    pieces = allocate(terms.slices, fit.curvature, fit.tau_each, evidence, precision, importance)
+    pieces = allocate(terms.slices[: len(groups)], fit.curvature, fit.tau_each, evidence, precision, importance)
     chosen = [i for i, n in enumerate(pieces) if n]
     costs = [round_down(rest * n / PIECES) for n in pieces if n]
     costs[-1] += rest - sum(costs, Fraction(0))

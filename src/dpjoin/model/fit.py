@@ -11,6 +11,7 @@ same noisy measurements (evidence maximisation), so nothing needs tuning. All of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -128,6 +129,8 @@ class LogLinear(ABC):
     """One per term group."""
     sums: Sums
     """Room for its sums, shared by all fits that come from one."""
+    free: tuple[int, ...] = ()
+    """Term groups whose prior stays as wide as it is."""
     seen: Pairs = ()
     """How the objective bends, as far as the optimiser has seen."""
 
@@ -202,10 +205,12 @@ def table_of(terms: Terms, potentials: FloatArray, total: float, dtype: DType = 
     return table
 
 
-def start(terms: Terms, total: float) -> Fit:
-    """The uniform distribution (on the support), before anything is measured."""
+def start(terms: Terms, total: float, *, free: Sequence[tuple[str, ...]] = ()) -> Fit:
+    """The uniform distribution (on the support), before anything is measured. Nothing is presumed of `free` cliques."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * len(terms.products))
-    return Fit(terms=terms, total=total, potentials=np.zeros(terms.size), tau=tau, sums=DenseSums(terms))
+    loose = tuple(terms.cliques.index(c) for c in free)
+    tau[list(loose)] = PRIOR_RANGE[1]
+    return Fit(terms=terms, total=total, potentials=np.zeros(terms.size), tau=tau, sums=DenseSums(terms), free=loose)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +266,8 @@ def relearn_prior(fit: F, evidence: Evidence) -> F:
     share = known / (known + 1.0 / fit.tau_each**2)
     tau = fit.tau.copy()
     for g, (where, single) in enumerate(zip(fit.slices, fit.single, strict=True)):
+        if g in fit.free:
+            continue
         weight, width = SINGLE_PSEUDO if single else PRIOR_PSEUDO
         energy = float((fit.potentials[where] ** 2).sum()) + weight * width**2
         tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *PRIOR_RANGE)
