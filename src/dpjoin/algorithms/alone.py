@@ -58,17 +58,18 @@ def measure_alone(
     tables: Mapping[str, Curator],
     common: Sequence[str],
     *,
+    listed: bool,
     progress: Progress,
     noisy_degrees: Mapping[str, FloatArray] | None = None,
 ) -> tuple[Model, ...]:
-    """A model of each table over the attributes it keeps. Spends all that is left to each.
+    """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each.
 
-    Of listed values `noisy_degrees` tell about how many rows of each every table has; the model then is by value.
+    With `noisy_degrees` of the listed values, sums that are weighed by them are measured too.
     """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
         own_ones = own_scopes(workload, table, common)
-        head = (LISTED,) if noisy_degrees is not None else ()
+        head = (LISTED,) if listed else ()
         scopes = [head + scope for scope in own_ones]
         schema = curator.schema
         groups = tuple(kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in scopes if s)

@@ -133,8 +133,9 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
             told(f"{len(cut.odd)} odd", odd_bound.value, size.noisy, cut.odd_error, strategy)
         if cut.heavy:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
-            rows = _rows(degrees, cut.heavy, shares.degrees_width)
-            tables = measure_alone(workload, named, common, progress=progress, noisy_degrees=rows)
+            even = all(_is_even(degrees, v) for v in cut.heavy)
+            rows = _rows(degrees, cut.heavy, shares.degrees_width) if even else None
+            tables = measure_alone(workload, named, common, listed=True, progress=progress, noisy_degrees=rows)
             models["heavy values"] = joined = joined_heavy(workload, tables, common, cut.heavy)
             strategy = "each table alone, joined afterwards"
             told(f"{len(cut.heavy)} heavy", 1, joined.total, cut.heavy_error, strategy)
@@ -217,7 +218,9 @@ def _cut_of(
     schema, common = workload.schema, common_attributes(workload.schema)
     cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
 
-    errors = heavy_errors(workload, _rows(degrees, values, half_width), rho)
+    # Of a value that one table hardly has, sums add up noise as well.
+    weighed = all(_is_even(degrees, v) for v in values)
+    errors = heavy_errors(workload, _rows(degrees, values, half_width), rho, weighed=weighed)
     most = min(len(values), MOST_CELLS // max(1, cells))
     return _Heavy(errors, most)
 

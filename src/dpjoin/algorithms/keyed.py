@@ -164,7 +164,7 @@ def release_keyed(
         if values:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
             rows = {table: found[heavy] for table, found in degrees.items()}
-            tables = measure_alone(workload, named, common, progress=progress, noisy_degrees=rows)
+            tables = measure_alone(workload, named, common, listed=True, progress=progress, noisy_degrees=rows)
             models["heavy values"] = joined = joined_heavy(workload, tables, common, values)
             told, strategy = f"{len(values)} heavy", "each table alone, joined afterwards"
             facts.append(part_facts(1, told, 1, round(joined.total), strategy, predicted_error=chosen.heavy_error))

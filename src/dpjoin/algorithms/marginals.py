@@ -7,7 +7,7 @@ measuring everything once; when a few matter it is adaptive selection, without p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -53,17 +53,19 @@ def measure_marginals(
     rho: Fraction,
     progress: Progress,
     *,
-    singles: bool = True,
+    skipped: Collection[tuple[str, ...]] = (),
+    between: Callable[[Fitted, Fraction], tuple[Evidence, Fraction]] | None = None,
 ) -> Fitted:
     """Spend exactly `rho` on a model's cliques, on top of what is known before; `groups` are the cliques as queries.
 
-    Without `singles`, one-way marginals of attributes in wider ones are not measured by themselves.
+    One-way marginals may be `skipped`, where something else tells of them. `between` is asked after the pilot: it may
+    measure something else, and returns all that is known then and how much of what is left it has spent.
     """
     fit, evidence = before.fit, before.evidence
     terms = fit.terms
     curator.prepare(groups)
     wide = [i for i, c in enumerate(terms.cliques) if len(c) > 1]
-    single = [i for i, c in enumerate(terms.cliques) if len(c) == 1]
+    single = [i for i, c in enumerate(terms.cliques) if len(c) == 1 and c not in skipped]
 
     def measured(evidence: Evidence, which: list[int], costs: list[Fraction]) -> Evidence:
         for i, cost in zip(which, costs, strict=True):
@@ -76,7 +78,6 @@ def measure_marginals(
         return Fitted(learn(fit, evidence), evidence)
 
     progress("measure", 0, 3)
-    single = single if singles else []
     first = split(round_down(rho * SINGLES_SHARE), [importance[i] for i in single])
     pilot = split(round_down(rho * pilot_share(len(wide))), [importance[i] for i in wide])
     evidence = measured(evidence, single, first)
@@ -90,6 +91,9 @@ def measure_marginals(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
+    if between is not None:
+        evidence, spent = between(Fitted(fit, evidence), rest)
+        rest -= spent
     precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
     pieces = allocate(terms.slices[: len(groups)], fit.curvature, fit.tau_each, evidence, precision, importance)
     chosen = [i for i, n in enumerate(pieces) if n]

@@ -65,6 +65,6 @@ def per_table_tight(curator: Curator, workload: Workload, _: PerTableShares, pro
     costs = [Concentrated(curator.rho_left)] * len(parts)
     alone = dict(zip((t.name for t in schema.tables), curator.restrict("tables", parts, costs), strict=True))
     with one_blas_thread():
-        models = measure_alone(workload, alone, (), progress=progress)
+        models = measure_alone(workload, alone, (), listed=False, progress=progress)
     joined = Joined(domain_of(workload), models)
     return Outcome(joined, 1, max(1, round(joined.total)), f"{len(models)} tables, each with the whole budget")

@@ -10,9 +10,7 @@ The weights are public: they are noisy degrees. They say what is worth measuring
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -24,14 +22,19 @@ from dpjoin.algorithms.shares import round_down
 from dpjoin.model.fit import Evidence, start
 from dpjoin.model.model import Model, clique_scopes, plausible
 from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.model.weighed_terms import WeighedTerms
 from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
-from dpjoin.workload import CELLS, WEIGHT_BITS, Factor, Kronecker, Products, Workload, kronecker
+from dpjoin.workload import CELLS, WEIGHT_BITS, Factor, Kronecker, Workload, kronecker
 
-SUMS_SHARE = Fraction(1, 2)
-"""Of what a table spends on its listed values."""
+FIRST_SUMS = Fraction(1, 5)
+"""Of what a table spends on its listed values, before the pilot."""
+LEFT = Fraction(9, 10)
+"""At most so much of what the pilot leaves goes to sums."""
+USUAL_SHARE = 0.5
+"""What sums get in the end, for forecasts."""
 
 SHAPES_DIFFER = 0.15
 """Of what a value contributes, the part (squared) that is not as at the other values: a guess, for forecasts."""
@@ -43,12 +46,12 @@ def weighed_noise(each: FloatArray) -> FloatArray:
     What all values have in common comes from the sums, with the noise of the largest; how they differ, value by value.
     """
     spread, largest = np.cumsum(each), np.maximum.accumulate(each)
-    share = float(SUMS_SHARE)
-    return np.minimum(spread, largest / share + SHAPES_DIFFER * spread / (1 - share))
+    return np.minimum(spread, largest / USUAL_SHARE + SHAPES_DIFFER * spread / (1 - USUAL_SHARE))
 
 
 def weighed_sums(schema: Schema, scopes: Sequence[tuple[str, ...]], weights: FloatArray) -> tuple[Kronecker, ...]:
     """The marginals over each scope (without the listed value), summed over listed values with these weights."""
+    assert schema.attributes[0].name == LISTED, "the listed value comes first in the schema of a table alone"
     scaled = np.rint(np.ldexp(weights / weights.max(), WEIGHT_BITS)).astype(np.int64)
     row = Factor("weights", tuple(scaled.tolist()), Fraction(1, 2**WEIGHT_BITS))
     return tuple(
@@ -56,26 +59,6 @@ def weighed_sums(schema: Schema, scopes: Sequence[tuple[str, ...]], weights: Flo
         for scope in scopes
         if scope
     )
-
-
-def as_products(group: Kronecker) -> Products:
-    """The same queries as a model's terms."""
-    assert group.scope[0] == LISTED, "the listed value comes first in the schema of a table alone"
-    cells = math.prod(group.shape[1:])
-    weights = np.tile(np.array(group.factors[0].row, dtype=np.int64), (cells, 1))
-    one = np.eye(cells, dtype=np.int64) << WEIGHT_BITS
-    parts = (((LISTED,), weights), (group.scope[1:], one))
-    return Products(group.name, group.scope, group.shape, parts, Fraction(1, 2 ** (2 * WEIGHT_BITS)))
-
-
-def folded(terms: Terms, potentials: FloatArray) -> FloatArray:
-    """Potentials of the cliques alone that make the same model: a sum's potential is a part of its marginal's."""
-    out = potentials[: terms.slices[len(terms.cliques)].start].copy()
-    for group, where in zip(terms.products, terms.slices[len(terms.cliques) :], strict=True):
-        (_, weights), _ = group.parts
-        at = terms.slices[terms.cliques.index(group.scope)]
-        out[at] += np.outer(np.ldexp(weights[0].astype(np.float64), -WEIGHT_BITS), potentials[where]).reshape(-1)
-    return out
 
 
 def measure_weighed(
@@ -90,28 +73,65 @@ def measure_weighed(
 ) -> Model:
     """A model of a table's marginals by listed value, with sums of them. Spends all that the Curator has left."""
     cliques = with_singles(clique_scopes(workload.groups))
-    sizes = dict(zip(workload.attributes, workload.schema.shape(workload.attributes), strict=True))
-    products = tuple(map(as_products, sums))
-    terms = Terms(Domain.split(sizes, products), tuple(cliques), products)
+    terms = sum_terms(workload, cliques, sums)
     # Degrees may differ by any factor, and the join size is a sum of products of them: to pull them together makes it
     # too small.
-    fit, evidence = start(terms, float(total.whole), free=[(LISTED,)]), Evidence.none(terms.size)
-    cost = round_down(curator.rho_left * SUMS_SHARE)
-    for group, where, part in zip(sums, terms.slices[len(cliques) :], split(cost, [1.0] * len(sums)), strict=True):
-        found = curator.measure(group, bound, Concentrated(part))
-        evidence = evidence.add(where, found.values, found.noise_variance)
-    groups, importance = clique_groups(workload.schema, cliques), clique_importance(workload, cliques)
-    before = Fitted(fit, evidence)
-    fitted = measure_marginals(curator, groups, before, importance, bound, curator.rho_left, progress, singles=False)
+    fit = start(terms, float(total.whole), free=[(LISTED,)])
+    rho = curator.rho_left
+
+    def measured(evidence: Evidence, cost: Fraction) -> Evidence:
+        for group, where, part in zip(sums, terms.slices[len(cliques) :], split(cost, [1.0] * len(sums)), strict=True):
+            found = curator.measure(group, bound, Concentrated(part))
+            evidence = evidence.add(where, found.values, found.noise_variance)
+        return evidence
+
+    first = round_down(rho * FIRST_SUMS)
+
+    def more_sums(pilot: Fitted, left: Fraction) -> tuple[Evidence, Fraction]:
+        wanted = round_down(rho * Fraction(best_share(terms, pilot.fit.tau)).limit_denominator(1000)) - first
+        cost = min(wanted, round_down(left * LEFT))
+        return (measured(pilot.evidence, cost), cost) if cost > 0 else (pilot.evidence, Fraction(0))
+
+    fitted = measure_marginals(
+        curator,
+        clique_groups(workload.schema, cliques),
+        Fitted(fit, measured(Evidence.none(terms.size), first)),
+        clique_importance(workload, cliques),
+        bound,
+        curator.rho_left,
+        progress,
+        skipped=[c for c in cliques if len(c) == 1 and c != (LISTED,)],
+        between=more_sums,
+    )
     progress("error bars", 0, 1)
     members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)
     return Model(
         terms.domain,
         float(total.whole),
-        terms=replace(terms, products=()),
-        potentials=folded(terms, fitted.fit.potentials),
-        members=tuple((folded(terms, potentials), size) for potentials, size in members),
+        terms=Terms(terms.domain, terms.cliques),
+        potentials=terms.folded(fitted.fit.potentials),
+        members=tuple((terms.folded(potentials), size) for potentials, size in members),
         known=tuple(map(frozenset, cliques)),
         deviations=tuple(noise_of(fitted.evidence, where) for where in terms.slices[: len(cliques)]),
     )
+
+
+def best_share(terms: WeighedTerms, tau: FloatArray) -> float:
+    """Which share of the budget sums deserve, where values have shapes that differ this much (prior widths).
+
+    With share s the variance of an answer is about (largest weight)² / s for what values have in common, and tau² times
+    the sum of the squared weights / (1 - s) for how they differ.
+    """
+    differ = [tau[terms.cliques.index((LISTED, *scope))] for scope in terms.summed]
+    spread = float(np.sqrt((terms.row_weights**2).sum())) * float(np.mean(differ))
+    return 1.0 / (1.0 + spread / float(terms.row_weights.max()))
+
+
+def sum_terms(workload: Workload, cliques: Sequence[tuple[str, ...]], sums: Sequence[Kronecker]) -> WeighedTerms:
+    """A model's terms: cliques and sums over listed values."""
+    sizes = dict(zip(workload.attributes, workload.schema.shape(workload.attributes), strict=True))
+    domain = Domain((LISTED,), tuple(a for a in sizes if a != LISTED), sizes)
+    weights = np.array(sums[0].factors[0].row, dtype=np.float64) * float(sums[0].factors[0].unit)
+    scopes = tuple(group.scope[1:] for group in sums)
+    return WeighedTerms(domain, tuple(cliques), row_weights=weights, summed=scopes)

@@ -84,7 +84,7 @@ class DenseSums:
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        single = terms.domain.cells > SINGLE_CELLS and not terms.products
+        single = terms.domain.cells > SINGLE_CELLS and not terms.others
         self._designs = terms.designs(np.float32 if single else np.float64)
         shape = (terms.domain.rows, terms.domain.columns)
         self._table: RealArray = np.empty(shape, np.float32 if single else np.float64)
@@ -176,7 +176,7 @@ class Fit(LogLinear):
 
     @property
     def single(self) -> tuple[bool, ...]:
-        return (*(len(c) == 1 for c in self.terms.cliques), *(False for _ in self.terms.products))
+        return (*(len(c) == 1 for c in self.terms.cliques), *(False for _ in range(self.terms.others)))
 
     @property
     def cells(self) -> int:
@@ -188,8 +188,8 @@ class Fit(LogLinear):
 
     @cached_property
     def curvature(self) -> FloatArray:
-        """The same; product queries are no indicators."""
-        return self.terms.curvature(self.table) if self.terms.products else super().curvature
+        """The same; product queries and sums are no indicators."""
+        return self.terms.curvature(self.table) if self.terms.others else super().curvature
 
 
 def table_of(terms: Terms, potentials: FloatArray, total: float, dtype: DType = np.float64) -> NDArray[Any]:
@@ -207,7 +207,7 @@ def table_of(terms: Terms, potentials: FloatArray, total: float, dtype: DType = 
 
 def start(terms: Terms, total: float, *, free: Sequence[tuple[str, ...]] = ()) -> Fit:
     """The uniform distribution (on the support), before anything is measured. Nothing is presumed of `free` cliques."""
-    tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * len(terms.products))
+    tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * terms.others)
     loose = tuple(terms.cliques.index(c) for c in free)
     tau[list(loose)] = PRIOR_RANGE[1]
     return Fit(terms=terms, total=total, potentials=np.zeros(terms.size), tau=tau, sums=DenseSums(terms), free=loose)

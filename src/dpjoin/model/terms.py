@@ -146,7 +146,7 @@ def _one_hot(domain: Domain, side: tuple[str, ...], part: tuple[str, ...], most:
     return design
 
 
-def _side_by_side(
+def side_by_side(
     domain: Domain, side: tuple[str, ...], parts: Sequence[tuple[str, ...]], most: int, dtype: DType
 ) -> tuple[Any, dict[tuple[str, ...], int]]:
     """The one-hot designs of several parts of one side, side by side, and where each one starts."""
@@ -192,11 +192,16 @@ class Terms:
         return tuple(slice(int(a), int(b)) for a, b in pairwise(edges))
 
     @property
+    def others(self) -> int:
+        """How many groups of terms there are that are not cliques."""
+        return len(self.products)
+
+    @property
     def size(self) -> int:
         return self.slices[-1].stop if self.slices else 0
 
     @property
-    def _clique_size(self) -> int:
+    def clique_size(self) -> int:
         return self.slices[len(self.cliques) - 1].stop if self.cliques else 0
 
     @cached_property
@@ -221,7 +226,7 @@ class Terms:
     def answers_by(self, designs: Designs, table: RealArray) -> FloatArray:
         """The same by designs that may be in single precision, as the table is then."""
         out = np.empty(self.size)
-        out[: self._clique_size] = designs.marginals(table)
+        out[: self.clique_size] = designs.marginals(table)
         for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
             out[where] = np.einsum("qc,qc->q", u @ table, v)
         return out
@@ -234,7 +239,7 @@ class Terms:
 
     def logits_by(self, designs: Designs, potentials: FloatArray, out: RealArray) -> None:
         """The same, written to `out`, by designs of its precision."""
-        designs.logits(potentials[: self._clique_size], out)
+        designs.logits(potentials[: self.clique_size], out)
         for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
             out += u.T @ (potentials[where][:, None] * v)
 
@@ -327,11 +332,11 @@ class Designs:
         parts = [tuple(tuple(a for a in side if a in c) for side in (domain.left, domain.right)) for c in cliques]
         cross = [(lp, rp) for lp, rp in parts if lp and rp]
         lefts, rights = (list(dict.fromkeys(pair[i] for pair in cross)) for i in (0, 1))
-        cross_left, left_at = _side_by_side(domain, domain.left, lefts, SPARSE_ENTRIES, dtype)
-        cross_right, right_at = _side_by_side(domain, domain.right, rights, SPARSE_ENTRIES, dtype)
+        cross_left, left_at = side_by_side(domain, domain.left, lefts, SPARSE_ENTRIES, dtype)
+        cross_right, right_at = side_by_side(domain, domain.right, rights, SPARSE_ENTRIES, dtype)
         lefts, rights = [lp for lp, rp in parts if not rp], [rp for lp, rp in parts if rp and not lp]
-        only_left, row_at = _side_by_side(domain, domain.left, lefts, SPARSE_SIDE_ENTRIES, dtype)
-        only_right, column_at = _side_by_side(domain, domain.right, rights, SPARSE_SIDE_ENTRIES, dtype)
+        only_left, row_at = side_by_side(domain, domain.left, lefts, SPARSE_SIDE_ENTRIES, dtype)
+        only_right, column_at = side_by_side(domain, domain.right, rights, SPARSE_SIDE_ENTRIES, dtype)
         wide, tall = cross_left.shape[1], cross_right.shape[1]
         places = []
         for clique, (lp, rp) in zip(cliques, parts, strict=True):
