@@ -54,12 +54,14 @@ def measure_marginals(
     progress: Progress,
     *,
     skipped: Collection[tuple[str, ...]] = (),
+    pilot: Fraction | None = None,
     between: Callable[[Fitted, Fraction], tuple[Evidence, Fraction]] | None = None,
 ) -> Fitted:
     """Spend exactly `rho` on a model's cliques, on top of what is known before; `groups` are the cliques as queries.
 
-    One-way marginals may be `skipped`, where something else tells of them. `between` is asked after the pilot: it may
-    measure something else, and returns all that is known then and how much of what is left it has spent.
+    One-way marginals may be `skipped` at first, where something else tells of them. `pilot` is the share of the pilot;
+    `between` is asked after it: it may measure something else, and returns all that is known then and how much of what
+    is left it has spent.
     """
     fit, evidence = before.fit, before.evidence
     terms = fit.terms
@@ -79,9 +81,10 @@ def measure_marginals(
 
     progress("measure", 0, 3)
     first = split(round_down(rho * SINGLES_SHARE), [importance[i] for i in single])
-    pilot = split(round_down(rho * pilot_share(len(wide))), [importance[i] for i in wide])
+    share = pilot_share(len(wide)) if pilot is None else pilot
+    second = split(round_down(rho * share), [importance[i] for i in wide])
     evidence = measured(evidence, single, first)
-    evidence = measured(evidence, wide, pilot)
+    evidence = measured(evidence, wide, second)
     progress("measure", 1, 3)
     if terms.domain.cells > FEW_CELLS:
         # Steps are dear, so roughly: this only says where more is worth measuring, and the last fit starts from it.
@@ -90,7 +93,7 @@ def measure_marginals(
         fit = learn(fit, evidence)
     progress("measure", 2, 3)
 
-    rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
+    rest = rho - sum(first, Fraction(0)) - sum(second, Fraction(0))
     if between is not None:
         evidence, spent = between(Fitted(fit, evidence), rest)
         rest -= spent

@@ -31,8 +31,10 @@ from dpjoin.workload import CELLS, WEIGHT_BITS, Factor, Kronecker, Workload, kro
 
 FIRST_SUMS = Fraction(1, 5)
 """Of what a table spends on its listed values, before the pilot."""
-LEFT = Fraction(9, 10)
-"""At most so much of what the pilot leaves goes to sums."""
+PILOT = Fraction(3, 10)
+"""Of the rest, for a first look at the values one by one."""
+LEFT = Fraction(6, 10)
+"""At most so much of what is left then goes to sums. Often the shape of all values together deserves the remainder."""
 USUAL_SHARE = 0.5
 """What sums get in the end, for forecasts."""
 
@@ -101,6 +103,7 @@ def measure_weighed(
         curator.rho_left,
         progress,
         skipped=[c for c in cliques if len(c) == 1 and c != (LISTED,)],
+        pilot=PILOT,
         between=more_sums,
     )
     progress("error bars", 0, 1)
