@@ -20,7 +20,9 @@ from dpjoin.errors import BudgetError, SpecError
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
+from dpjoin.workload import CELLS, kronecker
 from test_engine_oracle import arrow_tables
 from test_hybrid import SHARP
 from test_uniformize import SHAPES, changed, skewed_rows
@@ -134,6 +136,29 @@ def test_heavy_values_by_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatc
         run = run_on(lambda tables: BruteEngine(schema, tables), workload, SHARP)
         wrong, _ = audited(run, rows, changed(schema, rows, rng), SHARP)
         found += [w for w in wrong if "total" not in w]
+    assert found
+
+
+@pytest.mark.known_bad
+def test_sums_weighed_by_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights as they are: one row more changes what the other table is asked, and every row there is moved by it."""
+    monkeypatch.setattr(keyed, "best_choice", forced(5, 2))
+    measure_alone = keyed.measure_alone
+
+    def with_exact_weights(workload: Any, tables: Any, common: Any, **more: Any) -> Any:
+        counts = {t: kronecker(c.schema, {LISTED: CELLS}) for t, c in tables.items()}
+        exact = {t: np.array(c._engine.exact_answers([counts[t]])[0], float) for t, c in tables.items()}
+        return measure_alone(workload, tables, common, **{**more, "noisy_degrees": exact})
+
+    monkeypatch.setattr(keyed, "measure_alone", with_exact_weights)
+    schema = schema_of("two")
+    workload = dj.Workload.marginals(schema, 1)
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(10):
+        rows = skewed_rows(schema, rng)
+        run = run_on(lambda tables: BruteEngine(schema, tables), workload, SHARP)
+        found += audited(run, rows, changed(schema, rows, rng), SHARP)[0]
     assert found
 
 
