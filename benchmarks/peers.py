@@ -224,8 +224,11 @@ def smartnoise(data: Mapping[str, np.ndarray], values: int, way: str) -> Margina
 
     names = list(data)
     synthesizer = Synthesizer.create(way, epsilon=EPSILON, **({} if way == "mwem" else {"delta": DELTA}))
-    with contextlib.redirect_stdout(io.StringIO()):
-        synthesizer.fit(pd.DataFrame(dict(data)), categorical_columns=names, preprocessor_eps=0.0)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            synthesizer.fit(pd.DataFrame(dict(data)), categorical_columns=names, preprocessor_eps=0.0)
+    except MemoryError as reason:
+        raise TooLarge(str(reason)) from None
     pairs = list(itertools.combinations(names, 2))
     if way == "mwem":
         (histogram, *_), *more = synthesizer.synthetic_histograms

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpjoin.model import fit
-from dpjoin.model.fit import Evidence, learn, maximise, start, table_of
+from dpjoin.model.fit import STUCK, Evidence, learn, maximise, misfit, start, table_of
 from dpjoin.model.lbfgs import Objective, minimise
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.synthesize import drawn_counts, whole_counts
@@ -192,3 +192,20 @@ def test_single_precision_is_enough_for_a_fit(monkeypatch: pytest.MonkeyPatch) -
     tiny = 1e-6 * direction
     change = (terms.answers(table_of(terms, potentials + tiny, 1.0)) - terms.answers(table)) / 1e-6
     assert np.allclose(double.covariances(direction), change, atol=1e-5)
+
+
+def test_a_fit_that_has_gone_astray_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a search had ended where one cell has all of the probability, and no slope leads out."""
+    terms = Terms(Domain.split({"a": 4, "c": 3}), (("a",), ("c",), ("a", "c")))
+    counts = np.arange(1.0, 13.0) * 50
+    evidence = Evidence.none(terms.size).add(terms.slices[2], counts, 25.0)
+    first = start(terms, float(counts.sum()))
+    astray = start(terms, float(counts.sum()))
+    astray.potentials[-1] = 800.0
+    assert misfit(astray, evidence) > STUCK
+    search, ends = fit._alternate, iter([astray])
+    monkeypatch.setattr(fit, "_alternate", lambda *a, **more: next(ends, None) or search(*a, **more))
+    found = learn(first, evidence)
+    assert misfit(found, evidence) < 1.0
+    assert found.table.reshape(-1) == pytest.approx(counts, abs=10.0)
+    assert found.tau.tolist() != first.tau.tolist(), "priors are learnt in the second search as in the first"

@@ -39,6 +39,8 @@ and so are answers."""
 CLOSE, LOOSE = 1e-5, 1e-2
 """A search ends where steps gain less than this share of the objective. That is a log-probability, about half a unit
 for each term in the end, so the first is far below what noise can tell, and the second still a hundredth of it."""
+STUCK = 10.0
+"""A fit that misses what was measured by this many times the noise's variance, on average, has gone astray."""
 FEW_CELLS = 2**17
 """Above so many cells a step takes milliseconds, and a loose search, then a closer one, will do. (Few steps will not:
 with 100 times the rows of benchmarks/large.py on 10^6 cells 8 at a time left errors eight times as large.)"""
@@ -206,10 +208,10 @@ def table_of(terms: Terms, potentials: FloatArray, total: float, dtype: DType = 
 
 
 def start(terms: Terms, total: float, *, free: Sequence[tuple[str, ...]] = ()) -> Fit:
-    """The uniform distribution (on the support), before anything is measured. Nothing is presumed of `free` cliques."""
+    """The uniform distribution (on the support), before anything is measured; `free` cliques keep their wide priors."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * terms.others)
     loose = tuple(terms.cliques.index(c) for c in free)
-    tau[list(loose)] = PRIOR_RANGE[1]
+    tau[list(loose)] = SINGLE_START
     return Fit(terms=terms, total=total, potentials=np.zeros(terms.size), tau=tau, sums=DenseSums(terms), free=loose)
 
 
@@ -275,7 +277,29 @@ def relearn_prior(fit: F, evidence: Evidence) -> F:
 
 
 def learn(fit: F, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> F:
-    """Alternate between the potentials and the prior widths; less often where a step is dear."""
+    """Alternate between the potentials and the prior widths; less often where a step is dear.
+
+    Probabilities that are all but zero have no slope, so a step that is far too long may end where no other leads out.
+    Such a search begins again, with narrow priors that keep its first steps short.
+    """
+    found = _alternate(fit, evidence, rounds=rounds, steps=steps)
+    if misfit(found, evidence) <= STUCK:
+        return found
+    narrow = replace(
+        fit, potentials=np.zeros_like(fit.potentials), tau=np.minimum(fit.tau, PRIOR_START), seen=(), free=()
+    )
+    near = replace(maximise(narrow, evidence, steps=2 * steps), tau=fit.tau, free=fit.free)
+    again = _alternate(near, evidence, rounds=rounds, steps=steps)
+    return min(found, again, key=lambda one: misfit(one, evidence))
+
+
+def misfit(fit: LogLinear, evidence: Evidence) -> float:
+    """How far the model is from what was measured, in units of the noise: the mean square."""
+    miss = fit.total * fit.sums.means(fit.potentials) - evidence.noisy
+    return float(miss**2 @ evidence.precision) / max(1, int(np.count_nonzero(evidence.precision)))
+
+
+def _alternate(fit: F, evidence: Evidence, *, rounds: int, steps: int) -> F:
     first, last = (LOOSE, LOOSE / 4) if fit.cells > FEW_CELLS else (CLOSE, CLOSE)
     for _ in range(rounds - 1):
         fit = relearn_prior(maximise(fit, evidence, steps=steps, tolerance=first), evidence)
