@@ -121,7 +121,6 @@ def test_priors_of_free_cliques_stay_wide() -> None:
     evidence = Evidence.none(terms.size).add(terms.slices[2], np.full(6, 10.0), 1.0)
     evidence = evidence.add(terms.slices[0], np.full(3, 20.0), 1.0)
     free, usual = (start(terms, 60.0, free=some) for some in ([(LISTED,)], []))
-    assert free.tau[0] > usual.tau[0]
     assert relearn_prior(free, evidence).tau[0] == free.tau[0]
     assert relearn_prior(usual, evidence).tau[0] != usual.tau[0]
     assert learn(free, evidence).table == pytest.approx(np.full((3, 2), 10.0), rel=0.01)
