@@ -314,11 +314,12 @@ def draw(cells: Cells) -> None:
     parts = [_text(70, 24, "One table of 10,000 rows, all 2-way marginals: lower is better", weight="bold")]
     for n, system in enumerate(shown):
         parts += _legend(70 + 210 * (n % 3), 48 + 20 * (n // 3), [(_mark(system), SYSTEMS[system])])
+    top = 76 + 20 * -(-len(shown) // 3)
     for number, (figure, title) in enumerate({"cpu": "CPU seconds", "max": "Largest error, rows"}.items()):
         values = [c[figure] for some in cells.values() for c in some.values() if figure in c]
         ends = (min(values) / 1.5, max(values) * 1.5)
         ticks = [d * 10.0**p for p in range(-1, 5) for d in (1, 2, 5) if ends[0] <= d * 10.0**p <= ends[1]]
-        panel = Panel(70 + number * 430, 116, (1e4, 1e13), ends, 350, 270)
+        panel = Panel(70 + number * 430, top, (1e4, 1e13), ends, 350, 270)
         panel.axes(title, "cells of the domain", "", y_ticks=ticks)
         for system in reversed(shown):  # dpjoin on top
             points = [
@@ -329,7 +330,7 @@ def draw(cells: Cells) -> None:
             panel.line(points, COLOURS[system])
             panel.dots(points, COLOURS[system], square=system != "dpjoin")
         parts += panel.out
-    save("large", 880, 440, parts)
+    save("large", 880, top + 324, parts)
 
 
 def _mark(system: str) -> str:
