@@ -47,5 +47,5 @@ def per_table_error(workload: Workload, degrees: Mapping[str, FloatArray], *, rh
     """The error of joining a model of each table, keys included: its noise, and what it blurs."""
     values = min(workload.schema.cells(common_attributes(workload.schema)), MOST_VALUES)
     sizes = {t: np.append(d, np.zeros(max(0, values - len(d))))[:values] for t, d in degrees.items()}
-    noise = heavy_errors(workload, sizes, rho, varies=VARIES, weighed=False)
+    noise = heavy_errors(workload, sizes, rho, varies=VARIES)
     return float(noise[-1] + POOLED_BLUR * blurred(workload, sizes, rho)[-1])

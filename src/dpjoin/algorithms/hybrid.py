@@ -133,9 +133,7 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
             told(f"{len(cut.odd)} odd", odd_bound.value, size.noisy, cut.odd_error, strategy)
         if cut.heavy:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
-            even = all(_is_even(degrees, v) for v in cut.heavy)
-            rows = _rows(degrees, cut.heavy, shares.degrees_width) if even else None
-            tables = measure_alone(workload, named, common, listed=True, progress=progress, noisy_degrees=rows)
+            tables = measure_alone(workload, named, common, listed=True, progress=progress)
             models["heavy values"] = joined = joined_heavy(workload, tables, common, cut.heavy)
             strategy = "each table alone, joined afterwards"
             told(f"{len(cut.heavy)} heavy", 1, joined.total, cut.heavy_error, strategy)
@@ -218,18 +216,12 @@ def _cut_of(
     schema, common = workload.schema, common_attributes(workload.schema)
     cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
 
-    # Of a value that one table hardly has, sums add up noise as well.
-    weighed = all(_is_even(degrees, v) for v in values)
-    errors = heavy_errors(workload, _rows(degrees, values, half_width), rho, weighed=weighed)
-    most = min(len(values), MOST_CELLS // max(1, cells))
-    return _Heavy(errors, most)
-
-
-def _rows(degrees: Mapping[str, NoisyDegrees], values: Sequence[Value], half_width: int) -> dict[str, FloatArray]:
-    """By table, about how many rows each value has."""
-    return {
+    sizes = {
         t: np.array([expected_rows(d, v, half_width) for v in values], dtype=np.float64) for t, d in degrees.items()
     }
+    errors = heavy_errors(workload, sizes, rho)
+    most = min(len(values), MOST_CELLS // max(1, cells))
+    return _Heavy(errors, most)
 
 
 def _candidates(most: int) -> list[int]:
@@ -239,7 +231,7 @@ def _candidates(most: int) -> list[int]:
 
 
 def heavy_errors(
-    workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction, *, varies: float = 1.0, weighed: bool = True
+    workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction, *, varies: float = 1.0, weighed: bool = False
 ) -> FloatArray:
     """By how many of the first values are heavy, the error of their models' join, averaged over the workload's scopes.
 

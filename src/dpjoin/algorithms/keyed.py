@@ -9,8 +9,8 @@ few are cut, and no bound has to allow for the largest noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -200,39 +200,33 @@ def best_choice(
 ) -> Choice:
     """How many values to take as heavy and about where to cap the others, from what degrees are like in each table.
 
-    A function of noisy ranks alone. The most frequent values are taken to be the same in all tables, but for the
-    scatter of a sample. Which values are heavy goes by noisy degrees, so some are missed: as many as in a trial with
-    noise of the same size.
+    A function of noisy ranks alone. The most frequent values are taken to be the same in all tables. Which values are
+    heavy goes by noisy degrees, so some are missed: as many as in a trial with noise of the same size.
     """
     schema, common = workload.schema, common_attributes(workload.schema)
     values = min(schema.cells(common), TRIED_VALUES)
     tables = len(schema.tables)
+    rows = {t: np.append(s, np.zeros(max(0, values - len(s))))[:values] for t, s in sequences.items()}
+    weight = _weight(rows)
+    deviation = 1 / math.sqrt(2 * float(degrees_cost.rho) * tables)
     # Public randomness: this is a forecast, and the same for the same noisy ranks.
-    public = np.random.default_rng(0)
-    deviation = 1 / math.sqrt(2 * float(degrees_cost.rho))
-    rows, noisy = {}, {}
-    for table, sequence in sequences.items():
-        same = np.append(sequence, np.zeros(max(0, values - len(sequence))))[:values]
-        # Tables do not have exactly as many rows of a value as each other, and a cap cuts where one of them has more.
-        rows[table] = np.maximum(same + np.sqrt(same) * public.standard_normal(values), 0.0)
-        noisy[table] = rows[table] + deviation * public.standard_normal(values)
-    clear = _clear(noisy, degrees_cost)
-    order = np.lexsort((-_weight(noisy), ~clear))
+    noisy = weight + deviation * np.random.default_rng(0).standard_normal(values)
+    clear = _clear(rows, degrees_cost)
+    order = np.lexsort((-noisy, ~clear))
     cells = max(schema.cells(kept_attributes(workload, t.name, common)) for t in schema.tables)
     most = min(int(clear.sum()), MOST_CELLS // max(1, cells))
     heavy = {t: r[order[:most]] for t, r in rows.items()}
-    errors, blur = heavy_errors(workload, heavy, rho), blurred(workload, heavy, rho)
+    errors, blur = heavy_errors(workload, heavy, rho, weighed=True), blurred(workload, heavy, rho)
     counts = sorted({0, most, *(int(c) for c in np.geomspace(1, max(1, most), 40) if c <= most)})
-    together = np.prod(list(rows.values()), axis=0)
-    caps = [e for e in EDGES if e <= max(1.0, 2 * float(_weight(rows).max()))]
+    caps = [e for e in EDGES if e <= max(1.0, 2 * float(weight.max()))]
     price = fading_price(workload)
     prices = [price if cap <= fading.LARGEST else None for cap in caps]
-    size = float(together.sum())
+    size = float((weight**tables).sum())
     noise = np.array([_noise(workload, cap, tables, size, rho, own) for cap, own in zip(caps, prices, strict=True)])
     lost = np.zeros((len(counts), len(EDGES)))
     for at, (cap, own) in enumerate(zip(caps, prices, strict=True)):
-        kept = np.prod([rows_left(some, cap, own) for some in rows.values()], axis=0)
-        beyond = np.maximum(together - kept, 0.0)[order]
+        kept = rows_left(weight[order], cap, own)
+        beyond = np.maximum(weight[order] ** tables - kept**tables, 0.0)
         lost[:, at] = np.append(np.cumsum(beyond[::-1])[::-1], 0.0)[counts]
     best: Choice | None = None
     for count, cut in zip(counts, lost, strict=True):
@@ -242,7 +236,26 @@ def best_choice(
         if best is None or total[at] < best.error:
             best = Choice(count, caps[at], cut, float(total[at]), heavy_error)
     assert best is not None
-    return best
+    likely = _likely_losses(rows, best.heavy, list(zip(caps, prices, strict=True)), degrees_cost)
+    return replace(best, lost=np.append(likely, np.zeros(len(EDGES) - len(caps))))
+
+
+def _likely_losses(
+    rows: Mapping[str, FloatArray], heavy: int, caps: Sequence[tuple[int, float | None]], cost: Concentrated
+) -> FloatArray:
+    """About how many join results of light values each cap (with its price) cuts, in a trial of the whole procedure.
+
+    Tables do not have exactly as many rows of a value as each other: they scatter as samples do. A cap cuts where one
+    of them has more, and a value that noise makes too small in one of them stays light.
+    """
+    public = np.random.default_rng(1)  # a forecast again
+    deviation = 1 / math.sqrt(2 * float(cost.rho))
+    trial = {t: np.maximum(r + np.sqrt(r) * public.standard_normal(len(r)), 0.0) for t, r in rows.items()}
+    noisy = {t: r + deviation * public.standard_normal(len(r)) for t, r in trial.items()}
+    light = np.lexsort((-_weight(noisy), ~_clear(noisy, cost)))[heavy:]
+    together = np.prod([r[light] for r in trial.values()], axis=0)
+    kept = [np.prod([rows_left(r[light], cap, price) for r in trial.values()], axis=0) for cap, price in caps]
+    return np.array([float(np.maximum(together - some, 0.0).sum()) for some in kept])
 
 
 def _weight(rows: Mapping[str, FloatArray]) -> FloatArray:
