@@ -672,3 +672,22 @@ def test_a_release_is_saved_and_loaded(
     assert again.ledger.to_json() == release.ledger.to_json()
     assert (again.ledger.rho, again.ledger.delta) == (release.ledger.rho, release.ledger.delta)
     assert again.sample(20, seed=1).equals(release.sample(20, seed=1))
+
+
+def test_the_size_is_right_where_frequent_values_are_others_in_each_table() -> None:
+    """A value with a hundred rows here and three there: a model without negative counts would make twenty of three."""
+    rng = np.random.default_rng(5)
+    often, seldom = 150, 3
+    keys = {t: np.arange(400) for t in ("r", "s")}
+    counts = {"r": np.repeat([often, seldom], 200), "s": np.repeat([seldom, often], 200)}
+    tables = {
+        t: pa.table({"k": np.repeat(keys[t], counts[t]), a: rng.integers(0, 8, int(counts[t].sum()))})
+        for t, a in (("r", "a"), ("s", "c"))
+    }
+    schema = dj.Schema(
+        (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "c"))),
+        (dj.Attribute(name="k", key=True), *(dj.Attribute(name=a, range=(0, 7)) for a in ("a", "c"))),
+    )
+    workload = dj.Workload.marginals(schema, [("a",), ("a", "c")])
+    released = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="hybrid")
+    assert released.answer()[:8].sum() == pytest.approx(float((counts["r"] * counts["s"]).sum()), rel=0.15)

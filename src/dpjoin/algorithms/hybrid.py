@@ -63,8 +63,9 @@ HEAVY, ODD = 1, 2
 """Buckets of the labels; light values have 0."""
 BLUR = 0.05
 """How far (total variation) the shape at one value is from that of all others, at values that noise drowns: a guess."""
-ODD_RATIO = 4
-"""A value that one table does not list is odd if another has this many times the rows that listing takes."""
+SEEN_TOO_LARGE = 0.4
+"""Where a table has fewer rows of a value than noise, its model has about this share of the noise too many: it has no
+negative counts."""
 
 
 def check_hybrid(schema: Schema, method: str = "hybrid") -> None:
@@ -184,7 +185,8 @@ def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_wi
             odd = tuple(v for v in order[:count] if v not in inside)
             odd_error = size_noise(caps[odd[0]], rho) + SHAPE_DISTANCE * float(odd_masses[count - 1]) if odd else 0.0
             heavy_error = float(found.errors[heavy - 1]) if heavy else 0.0
-            error = math.hypot(light, heavy_error, odd_error)
+            too_large = float(found.too_large[heavy - 1]) if heavy else 0.0
+            error = math.hypot(light, heavy_error, odd_error) + too_large / 2
             if best is None or error < best.error:
                 best = Cut(tuple(some[:heavy]), error, light, heavy_error, odd, odd_error)
     assert best is not None
@@ -192,10 +194,8 @@ def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_wi
 
 
 def _is_even(degrees: Mapping[str, NoisyDegrees], value: Value) -> bool:
-    """Whether all tables may have about equally many rows: all list the value, or none has far more than it takes."""
-    if all(value in d.listed for d in degrees.values()):
-        return True
-    return all(d.most(value) <= ODD_RATIO * d.threshold for d in degrees.values())
+    """Whether all tables list the value. Where one does not, its rows may be few, and then are mostly noise."""
+    return all(value in d.listed for d in degrees.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +203,8 @@ class _Heavy:
     """What is expected if the first values, one by one, become heavy."""
 
     errors: FloatArray
+    too_large: FloatArray
+    """By how many join results all together."""
     most: int
 
 
@@ -219,9 +221,9 @@ def _cut_of(
     sizes = {
         t: np.array([expected_rows(d, v, half_width) for v in values], dtype=np.float64) for t, d in degrees.items()
     }
-    errors = heavy_errors(workload, sizes, rho)
+    errors, too_large = heavy_errors(workload, sizes, rho), seen_too_large(workload, sizes, rho)
     most = min(len(values), MOST_CELLS // max(1, cells))
-    return _Heavy(errors, most)
+    return _Heavy(errors, too_large, most)
 
 
 def _candidates(most: int) -> list[int]:
@@ -258,6 +260,19 @@ def heavy_errors(
         errors.append(0.4 * SHRINKAGE * cells * np.sqrt(weighed_noise(each) if weighed else np.cumsum(each)))
     mean: FloatArray = np.mean(errors, axis=0)
     return mean
+
+
+def seen_too_large(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
+    """By how many of the first values are heavy, by how many join results their models are too large."""
+    schema, common = workload.schema, common_attributes(workload.schema)
+    count = len(next(iter(sizes.values())))
+    true, seen = np.ones(count), np.ones(count)
+    for table, size in sizes.items():
+        scopes = own_scopes(workload, table, common)
+        cells = max((schema.cells(s) for s in scopes), default=1)
+        noise = math.sqrt(cells * len(scopes) / (2 * float(rho)))
+        true, seen = true * size, seen * (size + SEEN_TOO_LARGE * np.maximum(noise - size, 0.0))
+    return np.asarray(np.cumsum(seen - true))
 
 
 def blurred(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
