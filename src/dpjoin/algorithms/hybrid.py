@@ -63,6 +63,8 @@ HEAVY, ODD = 1, 2
 """Buckets of the labels; light values have 0."""
 BLUR = 0.05
 """How far (total variation) the shape at one value is from that of all others, at values that noise drowns: a guess."""
+ODD_RATIO = 1.75
+"""A value that one table does not list may be odd if another has this many times the rows that listing takes."""
 SEEN_TOO_LARGE = 0.4
 """Where a table has fewer rows of a value than noise, its model has about this share of the noise too many: it has no
 negative counts."""
@@ -194,8 +196,10 @@ def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_wi
 
 
 def _is_even(degrees: Mapping[str, NoisyDegrees], value: Value) -> bool:
-    """Whether all tables list the value. Where one does not, its rows may be few, and then are mostly noise."""
-    return all(value in d.listed for d in degrees.values())
+    """Whether all tables may have about equally many rows: all list the value, or none has far more than it takes."""
+    if all(value in d.listed for d in degrees.values()):
+        return True
+    return all(d.most(value) <= ODD_RATIO * d.threshold for d in degrees.values())
 
 
 @dataclass(frozen=True, eq=False)
