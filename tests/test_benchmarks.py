@@ -183,7 +183,8 @@ def test_large_keeps_rows_resumes_and_reports_peers_that_did_not_finish(
     """Figures are made up: dpjoin takes a second, AIM is stopped, MWEM+PGM takes 30 and has half the largest error."""
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     monkeypatch.setattr(large, "draw", lambda _: None)
-    monkeypatch.setattr(large, "_can_run", lambda system, _: not system.startswith("opendp"))
+    elsewhere = ("opendp", "smartnoise")
+    monkeypatch.setattr(large, "_interpreter", lambda system, _: None if system.startswith(elsewhere) else "python")
     asked = []
 
     def measure(system: str, size: str, *_: object) -> dict[str, Any]:
