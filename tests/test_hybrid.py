@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -691,3 +692,18 @@ def test_the_size_is_right_where_frequent_values_are_others_in_each_table() -> N
     workload = dj.Workload.marginals(schema, [("a",), ("a", "c")])
     released = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="hybrid")
     assert released.answer()[:8].sum() == pytest.approx(float((counts["r"] * counts["s"]).sum()), rel=0.15)
+
+
+def test_what_models_see_too_large_is_foreseen() -> None:
+    """Nothing where every table has far more rows than noise; else more with every row that the others have."""
+    schema = dj.Schema(
+        (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "c"))),
+        (dj.Attribute(name="k", key=True), *(dj.Attribute(name=a, range=(0, 7)) for a in ("a", "c"))),
+    )
+    workload = dj.Workload.marginals(schema, [("a", "c")])
+    many, few = np.full(5, 1000.0), np.full(5, 3.0)
+    rho = Fraction(1, 40)
+    assert hybrid.seen_too_large(workload, {"r": many, "s": many}, rho).tolist() == [0.0] * 5
+    found = hybrid.seen_too_large(workload, {"r": many, "s": few}, rho)
+    noise = (8 / (2 * float(rho))) ** 0.5
+    assert found == pytest.approx(1000 * hybrid.SEEN_TOO_LARGE * (noise - 3) * np.arange(1, 6))

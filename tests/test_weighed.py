@@ -18,7 +18,7 @@ from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.weighed_terms import WeighedTerms
 from dpjoin.privacy.partition import LISTED
 from dpjoin.privacy.sensitivity import squared_norm
-from dpjoin.workload import WEIGHT_BITS
+from dpjoin.workload import WEIGHT_BITS, product_group
 
 
 def _schema(values: int, a: int, c: int) -> dj.Schema:
@@ -100,6 +100,9 @@ def test_sums_beside_product_queries_or_without_weights_are_refused() -> None:
     domain = Domain((LISTED,), ("a",), {LISTED: 3, "a": 2})
     with pytest.raises(ValueError, match="must have 3 weights"):
         WeighedTerms(domain, ((LISTED,),), row_weights=np.ones(2), summed=(("a",),))
+    query = product_group(_schema(3, 2, 1), {"t": (("a",), [[1.0, 0.0]])})
+    with pytest.raises(ValueError, match="no product queries"):
+        WeighedTerms(domain, ((LISTED,),), (query,), row_weights=np.ones(3), summed=(("a",),))
 
 
 def test_sums_get_more_where_values_are_alike() -> None:

@@ -68,11 +68,12 @@ def measure_alone(
     """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
-        own_ones = own_scopes(workload, table, common)
+        scopes = own_scopes(workload, table, common)
         head = (LISTED,) if listed else ()
-        scopes = [head + scope for scope in own_ones]
         schema = curator.schema
-        groups = tuple(kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in scopes if s)
+        groups = tuple(
+            kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in (head + scope for scope in scopes) if s
+        )
         own = Workload(schema, groups, tuple(_importance(workload, g.scope) for g in groups))
         bound = curator.public_bound()
         assert bound is not None, "a table alone has sensitivity one"
@@ -82,8 +83,8 @@ def measure_alone(
             progress(f"table {name}: {stage}", done, total)
 
         seed = 1000 + n
-        if noisy_degrees is not None and any(own_ones):
-            sums = weighed_sums(schema, own_ones, _other_rows(noisy_degrees, table))
+        if noisy_degrees is not None and any(scopes):
+            sums = weighed_sums(schema, scopes, _other_rows(noisy_degrees, table))
             models.append(measure_weighed(curator, own, sums, bound, total, say, seed=seed))
         else:
             models.append(measure_join(curator, own, bound, total, say, seed=seed)[0])

@@ -268,13 +268,10 @@ def heavy_errors(
 
 def seen_too_large(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
     """By how many of the first values are heavy, by how many join results their models are too large."""
-    schema, common = workload.schema, common_attributes(workload.schema)
-    count = len(next(iter(sizes.values())))
-    true, seen = np.ones(count), np.ones(count)
+    true, seen = np.ones(1), np.ones(1)
     for table, size in sizes.items():
-        scopes = own_scopes(workload, table, common)
-        cells = max((schema.cells(s) for s in scopes), default=1)
-        noise = math.sqrt(cells * len(scopes) / (2 * float(rho)))
+        cells, variance = _measured_cells(workload, table, rho)
+        noise = math.sqrt(cells * variance)
         true, seen = true * size, seen * (size + SEEN_TOO_LARGE * np.maximum(noise - size, 0.0))
     return np.asarray(np.cumsum(seen - true))
 
@@ -284,12 +281,16 @@ def blurred(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) 
 
     Where noise drowns a value's rows, the fit gives it the shape of all others.
     """
-    schema, common = workload.schema, common_attributes(workload.schema)
-    count = len(next(iter(sizes.values())))
-    results, clear = np.ones(count), np.ones(count)
+    results, clear = np.ones(1), np.ones(1)
     for table, size in sizes.items():
-        scopes = own_scopes(workload, table, common)
-        cells = max((schema.cells(s) for s in scopes), default=1)
-        squared, noise = (size / cells) ** 2, len(scopes) / (2 * float(rho))
-        results, clear = results * size, clear * squared / (squared + noise)
+        cells, variance = _measured_cells(workload, table, rho)
+        squared = (size / cells) ** 2
+        results, clear = results * size, clear * squared / (squared + variance)
     return BLUR * np.cumsum(results * (1 - clear))
+
+
+def _measured_cells(workload: Workload, table: str, rho: Fraction) -> tuple[int, float]:
+    """Of a table's widest marginal at one value, how many cells it has, and the variance of one."""
+    scopes = own_scopes(workload, table, common_attributes(workload.schema))
+    cells = max((workload.schema.cells(s) for s in scopes), default=1)
+    return cells, len(scopes) / (2 * float(rho))
