@@ -271,7 +271,7 @@ def in_child(part: str, *arguments: object) -> dict[str, Any]:
 def measure(*, quick: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"quick": quick}
     found["dense"] = [in_child("dense", d, 2 if quick else 12) for d in ((3, 4) if quick else (5, 6, 7))]
-    side, most = (400, 5) if quick else (1000, 300)
+    side, most = (400, 5) if quick else (1000, 2000)
     kinds = [("0/1", ROWS), ("16-bit", ROWS), ("0/1", 100 * ROWS)]
     found["product"] = [in_child("product", side, kind, count, most) for kind, count in kinds]
     found["select"] = in_child("select", [1000] if quick else [10**4, 10**5, 10**6], 3 if quick else 15)
@@ -315,6 +315,7 @@ def page(found: dict[str, Any]) -> str:
             f"{p['cells']:,}",
             p["weights"],
             f"{p['rows']:,}",
+            f"{p['rounds']:,}",
             number(p["pass_ms"]),
             number(p["round_ms"]),
             span(p["round_ms_low_high"]),
@@ -359,8 +360,8 @@ def page(found: dict[str, Any]) -> str:
             "## A round among product queries",
             "Every product of a row of one matrix and a row of another. All answers are two matrix products; they are "
             "worked out when the table has moved enough, and the Curator corrects its choice by today's answer. `mean` "
-            "counts all of it. With many rows the choice is sharp and the first steps are long, so that answers are "
-            "worked out more often. The table fits into the processor's cache; a cold pass is one after "
+            "counts all of it, over all rounds of a release. With many rows the choice is sharp and the first steps are "
+            "long, so that answers are worked out more often and more candidates are tried. The table fits into the processor's cache; a cold pass is one after "
             "other work has emptied that, as it is with larger tables.",
             report.markdown_table(
                 [
@@ -368,6 +369,7 @@ def page(found: dict[str, Any]) -> str:
                     "cells",
                     "weights",
                     "rows",
+                    "rounds",
                     "pass ms",
                     "round ms",
                     "from to",

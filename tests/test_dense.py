@@ -21,9 +21,10 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import SpecError
 from dpjoin.methods import PAPER_CELLS, chosen_method
-from dpjoin.model import dense
+from dpjoin.model import dense, threads
 from dpjoin.model.dense import Growth, Iterate, marginals
 from dpjoin.model.terms import Domain
+from dpjoin.model.threads import side_by_side
 from dpjoin.planning import layout
 from dpjoin.privacy.budget import Approximate
 from dpjoin.workload import (
@@ -148,6 +149,7 @@ def test_rounds_equal_the_naive_loop(sizes: list[int], seed: int, count: int, sl
         patch.setattr(dense, "BLOCK_CELLS", 16)
         patch.setattr(dense, "SERIES_LENGTH", 2)
         patch.setattr(dense, "ROUNDS_UNTIL_ANEW", 7)
+        patch.setattr(dense, "LONG_SUMS", 1)
         curator: Any = Fixed(exact, TOTAL, seed)
         bound: Any = Bounded()
         model, _, rounds = pmw(curator, groups, domain, bound, BUDGET, silent)
@@ -230,6 +232,40 @@ def test_marginals_equal_plain_sums(shape: list[int], data: st.DataObject) -> No
         np.testing.assert_allclose(array, expected, rtol=1e-13)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_some_rows_of_a_group_are_some_of_its_answers(seed: int) -> None:
+    """Groups of every kind, halves one after the other: the same as all at once, and exactly so in whole numbers."""
+    rng = np.random.default_rng(seed)
+    schema = split_schema([3, 4, 2])
+    for group in some_groups(rng, schema):
+        table = rng.integers(0, 50, group.shape)
+        count = group.answer_shape[0] if group.answer_shape else 1
+        cut = int(rng.integers(0, count + 1))
+        pieces = [slice(0, cut), slice(cut, count)] if group.scope else [slice(None)]
+        found = np.concatenate([group.apply(table, rows) for rows in pieces])
+        assert found.tolist() == group.apply(table).tolist()
+        expected = [(np.ravel(table) * np.rint(w.ravel() * group.max_abs)).sum() for w in weights_of(group)]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_work_on_two_cores_comes_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And an error on either core is raised here."""
+
+    def halved(piece: int) -> int:
+        if piece % 2:
+            raise ValueError(f"piece {piece}")
+        return piece // 2
+
+    for cores in (1, 2):
+        monkeypatch.setattr(threads, "_cores", lambda cores=cores: cores)
+        assert side_by_side(halved, [4, 2, 8]) == [2, 1, 4]
+        assert side_by_side(halved, []) == []
+        for pieces in ([1, 2], [2, 1]):
+            with pytest.raises(ValueError, match="piece 1"):
+                side_by_side(halved, pieces)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_questions_are_rows_of_the_matrix(seed: int) -> None:
@@ -270,6 +306,8 @@ def test_a_release_among_crossed_queries_lags_and_stays_close(monkeypatch: pytes
         late = say(self)
         for group, before, drift in zip(workload.groups, late.answers, late.drift, strict=True):
             assert np.abs(np.rint(self._table.answers(group)) - before).max() <= drift
+            now = late.scale * group.apply(late.tables[0])
+            assert np.abs(np.rint(now) - before).max() <= drift
         return late
 
     monkeypatch.setattr(algorithm._Late, "answers", checked)

@@ -100,7 +100,7 @@ class Kronecker:
     def is_marginal(self) -> bool:
         return all(f.kind == "cells" for f in self.factors)
 
-    @property
+    @cached_property
     def answer_shape(self) -> tuple[int, ...]:
         return tuple(f.count(n) for f, n in zip(self.factors, self.shape, strict=True))
 
@@ -124,19 +124,25 @@ class Kronecker:
     def _matrices(self) -> tuple[IntArray | None, ...]:
         return tuple(None if f.kind == "cells" else f.matrix(n) for f, n in zip(self.factors, self.shape, strict=True))
 
-    def apply(self, marginal: NDArray[Any]) -> NDArray[Any]:
-        """The group's answers, in units, from the marginal over its scope."""
+    def apply(self, marginal: NDArray[Any], rows: slice = slice(None)) -> NDArray[Any]:
+        """The group's answers, in units, from the marginal over its scope; for some rows of the first factor only."""
         answers = marginal.reshape(self.shape)
         for axis, matrix in enumerate(self._matrices):
-            if matrix is not None:
-                answers = np.moveaxis(np.tensordot(matrix.astype(answers.dtype), answers, axes=(1, axis)), 0, axis)
+            if matrix is None:
+                answers = answers if axis else answers[rows]
+                continue
+            wanted = (matrix if axis else matrix[rows]).astype(answers.dtype)
+            if 0 < axis == answers.ndim - 1:  # the layout is right already: nothing is copied
+                answers = np.dot(answers, wanted.T)
+            else:
+                answers = np.moveaxis(np.tensordot(wanted, answers, axes=(1, axis)), 0, axis)
         return answers.reshape(-1)
 
-    def one_answer(self, marginal: NDArray[np.float64], index: int) -> float:
+    def one_answer(self, marginal: NDArray[np.floating[Any]], index: int) -> float:
         """One query's answer, in units, from the marginal over the scope: without the others."""
         answers = marginal.reshape(self.shape)
         for weights in self.question(index):
-            answers = weights.astype(np.float64) @ answers.reshape(len(weights), -1)
+            answers = weights.astype(marginal.dtype) @ answers.reshape(len(weights), -1)
         return float(answers.reshape(-1)[0])
 
     @cached_property
@@ -172,18 +178,18 @@ class Products:
     def cells(self) -> int:
         return math.prod(self.shape)
 
-    def apply(self, marginal: NDArray[Any]) -> NDArray[Any]:
-        """The group's answers, in units, from the marginal over its scope (attributes part by part)."""
-        first, *rest = (weights for _, weights in self.parts)
+    def apply(self, marginal: NDArray[Any], rows: slice = slice(None)) -> NDArray[Any]:
+        """The group's answers, or some of them, in units, from the marginal over its scope, attributes part by part."""
+        first, *rest = (weights[rows] for _, weights in self.parts)
         exact = marginal.dtype == object
         table = marginal.reshape(first.shape[1], -1)
         answers: NDArray[Any] = first.astype(object).dot(table) if exact else first.astype(table.dtype) @ table
         for weights in rest:
-            answers = answers.reshape(len(self), weights.shape[1], -1)
+            answers = answers.reshape(*weights.shape, answers.shape[1] // weights.shape[1])
             answers = (answers * weights.astype(table.dtype)[:, :, None]).sum(axis=1)
         return answers.reshape(-1)
 
-    def one_answer(self, marginal: NDArray[np.float64], index: int) -> float:
+    def one_answer(self, marginal: NDArray[np.floating[Any]], index: int) -> float:
         """One query's answer, in units, from the marginal over the scope: without the others."""
         return float(self.rows([index]).apply(marginal)[0])
 

@@ -127,11 +127,11 @@ def test_what_is_prepared_is_used_for_the_same_queries_only() -> None:
 
 @pytest.mark.replay
 @pytest.mark.parametrize("block", range(2))
-@pytest.mark.parametrize("pull", [0.05, 1.0])
-def test_replay_with_answers_that_lag(block: int, pull: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("all_answers", [0.5, 20.0])
+def test_replay_with_answers_that_lag(block: int, all_answers: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """When answers are worked out anew depends on public steps only, and scores move no more than declared."""
     monkeypatch.setattr(pmw, "LATE_QUERIES", 0)
-    monkeypatch.setattr(pmw, "LATE_PULL", pull)
+    monkeypatch.setattr(pmw, "ALL_ANSWERS", all_answers)
     rng = np.random.default_rng([block, 7])
     for _ in range(12):
         schema, workload, tables = random_instance(rng)

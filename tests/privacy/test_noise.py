@@ -239,6 +239,16 @@ def test_level_weights_are_no_less_than_what_they_stand_for() -> None:
         assert exact <= weight <= exact * (1 + Fraction(1, 2**20))
 
 
+def test_what_is_surely_kept_is_kept_by_every_candidate_below_the_last_level() -> None:
+    """The candidate that is kept least: at the far end of its level, and the margin further."""
+    kept = Fraction(noise._surely_kept(noise._LEVEL_MARGIN), 1 << 32)
+    weights = noise._level_weights(noise._LEVEL_MARGIN)
+    for level in range(0, noise._LAST_LEVEL, 37):
+        furthest = Fraction(level + 1, noise._LEVELS_PER_UNIT) + noise._LEVEL_MARGIN
+        least = exp_lower(-furthest, bits=256) * 2**128 / weights[level]
+        assert kept <= least <= kept + Fraction(1, 2**31)
+
+
 @given(st.integers(min_value=0, max_value=2**63 - 1), st.fractions(min_value=Fraction(1, 50), max_value=10**6))
 def test_geometric_refinement_agrees_with_its_definition(word: int, scale: Fraction) -> None:
     """The refined magnitude y has exp(-(y+1)/scale) < U <= exp(-y/scale), within the bits drawn."""

@@ -29,8 +29,8 @@ from dpjoin.workload import Group, Kronecker
 MAX_ROUNDS = 2000
 LATE_QUERIES = 2**17
 """From so many queries on, answers to all of them are worked out only when the model has moved enough."""
-LATE_PULL = 1.5
-"""What counts as enough: the logarithm of how often a choice by earlier answers must be tried again, about."""
+ALL_ANSWERS, ONE_LOOK = 150.0, 4.0
+"""What working out all answers costs, and how far the table has moved, in tries of one candidate: about."""
 
 
 def paper_rounds(*, total: float, bound: int, epsilon: float, delta: float, cells: int, queries: int) -> int:
@@ -87,7 +87,7 @@ def _round_down(epsilon: float) -> Fraction:
 def _whole(answers: FloatArray) -> Numbers:
     """Answers rounded to the group's grid: public whole numbers."""
     rounded = np.rint(np.asarray(answers, dtype=np.float64))
-    if not len(rounded) or float(np.abs(rounded).max()) < 2**60:
+    if rounded.min(initial=0.0) > -(2.0**60) and rounded.max(initial=0.0) < 2.0**60:
         return rounded.astype(np.int64)
     return np.array([int(v) for v in rounded], dtype=object)
 
@@ -146,29 +146,44 @@ class _Late:
         lengths = [sum(g.shape if isinstance(g, Kronecker) else (w.shape[1] for _, w in g.parts)) for g in groups]
         last_bit = table.total * float(np.finfo(np.float32).eps)
         self._rounding = [2 * (n + 2) * last_bit * g.max_abs for n, g in zip(lengths, groups, strict=True)]
-        self._moved = 0.0
         self._work_out()
 
     def answers(self) -> Lagging:
-        """For the Curator: earlier answers, or new ones where those would mislead too often."""
-        if self._moved * self._reach * self._pull > LATE_PULL:
+        """For the Curator: earlier answers, or new ones where those would mislead too often.
+
+        Earlier answers serve as long as one round more with them costs less than a round has cost since they are
+        there. All of these are public numbers: how often a candidate really was tried again is not.
+        """
+        if self._late_for_long():
             # Steps in all directions take the table less far than their sum; how far is one look away.
             self._moved = self._table.distance(self._before)
-            if self._moved * self._reach * self._pull > LATE_PULL / 2:
+            self._spent += ONE_LOOK
+            if self._late_for_long():
                 self._work_out()
+        self._spent += self._tries
+        self._rounds += 1
         moved = self._moved * (1 + 1e-9)
-        drift = tuple(math.ceil(moved * w + r) + 2 for w, r in zip(self._widths, self._rounding, strict=True))
-        now = tuple(self._table.unscaled(g.scope) for g in self._groups)
+        drift = tuple(math.ceil(moved * w + 2 * r) + 2 for w, r in zip(self._widths, self._rounding, strict=True))
+        # Half the precision takes half the time, here and for all answers; what it rounds away counts as drift.
+        now = tuple(self._table.unscaled(g.scope).astype(np.float32) for g in self._groups)
         return Lagging(self._all, now, self._table.scale, drift)
+
+    @property
+    def _tries(self) -> float:
+        """How many candidates a round takes, about: each is kept as often as the least favoured one must be."""
+        return math.exp(min(self._moved * self._reach * self._pull, 60.0))
+
+    def _late_for_long(self) -> bool:
+        return self._tries * self._rounds > self._spent
 
     def moved(self, step: float) -> None:
         """After an update: weights within a width of w, a step of s, move at most tanh(ws/4) of the total."""
         self._moved += self._table.total * math.tanh(abs(step) * self._reach / 4)
 
     def _work_out(self) -> None:
-        # Half the precision takes half the time; what it rounds away counts as drift.
         self._all = tuple(_whole(self._table.answers(group, dtype=np.float32)) for group in self._groups)
-        self._before, self._moved = self._table.table(), 0.0
+        self._before = self._table.table()
+        self._moved, self._spent, self._rounds = 0.0, ALL_ANSWERS, 0
 
 
 def query_weights(group: Group, index: int) -> dict[tuple[str, ...], FloatArray]:

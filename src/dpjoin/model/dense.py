@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.model.threads import side_by_side
 from dpjoin.workload import Group, IntArray
 
 ROUNDS_UNTIL_ANEW = 64
@@ -31,6 +32,8 @@ DIRECT_CELLS = 2**10
 """A table this small is summed for each marginal by itself."""
 BLOCK_CELLS = 2**16
 """Large boxes are changed in blocks, so that what is needed on the way stays in the processor's cache."""
+LONG_SUMS = 2**24
+"""Answers of so many products are worked out on two cores."""
 LARGE_BOX = 1 / 8
 """Above this share of the cells, marginals are worked out anew instead of moved."""
 
@@ -55,7 +58,7 @@ class Iterate:
         self.domain, self.total = domain, total
         self._cells: FloatArray = np.full(domain.shape, total / domain.cells)
         self._rest: FloatArray = np.full(domain.shape, 0.0)
-        self._spare: FloatArray = np.empty(0)
+        self._spare: list[FloatArray] = [np.empty(0), np.empty(0)]
         self._axes = {scope: tuple(domain.attributes.index(a) for a in scope) for scope in scopes}
         # A marginal of all attributes is the table itself.
         some = [tuple(sorted(axes)) for axes in self._axes.values() if 0 < len(axes) < len(domain.shape)]
@@ -65,8 +68,15 @@ class Iterate:
 
     def answers(self, group: Group, *, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
         """A group's answers on the current table, in units. Its scope must be one of those told beforehand."""
-        unscaled = group.apply(self.unscaled(group.scope).astype(dtype, copy=False))
-        found: FloatArray = np.multiply(unscaled, self.scale, dtype=np.float64)
+        table, found = self.unscaled(group.scope).astype(dtype, copy=False), np.empty(len(group))
+        count = group.answer_shape[0] if group.answer_shape else 1
+        each = len(group) // max(1, count)
+
+        def fill(rows: slice) -> None:
+            here = found[rows.start * each : rows.stop * each]
+            np.multiply(group.apply(table, rows), self.scale, out=here)
+
+        side_by_side(fill, _halves(count) if len(group) * each >= LONG_SUMS else [slice(0, count)])
         return found
 
     def unscaled(self, scope: tuple[str, ...]) -> FloatArray:
@@ -82,24 +92,30 @@ class Iterate:
         """Multiply every cell by exp(step x its weight), and scale back to the total."""
         shaped = [self._shaped(attributes, array) for attributes, array in weights.items()]
         box = tuple(_extent(shaped, axis, n) for axis, n in enumerate(self._cells.shape))
+        large = math.prod(s.stop - s.start for s in box) > LARGE_BOX * self._cells.size
         growth = Growth.of([array[_within(box, array.shape)] for array in shaped], step)
+        touched = growth.touched(self._cells[box].shape) if large else None
+        if touched is not None:  # whole rows: they lie together, which copying needs
+            box = (box[0], *(slice(0, n) for n in self._cells.shape[1:]))
+            growth = Growth.of([array[_within(box, array.shape)] for array in shaped], step).of_touched()
         cells, rest = self._cells[box], self._rest[box]
-        large = cells.size > LARGE_BOX * self._cells.size
-        touched = growth.touched(cells.shape) if large else None
         parts: Sequence[Part] = [()]
         if large:
             parts = _blocks(cells.shape) if touched is None else _rows(touched, cells.shape)
         for part in parts:
-            here, below = cells[part], rest[part]
-            change = np.multiply(here, growth.within(part), out=self._scratch(here))
+            here = cells[part] if touched is None else self._copied(cells, part)
+            change = np.multiply(here, growth.within(part), out=self._scratch(0, here.shape))
             here += change
             self._mass += float(change.sum())
             if not large:
                 self._move(box, change)
+            if touched is not None:
+                cells[part] = here
             change *= self._seen
+            below = rest[part] if touched is None else self._copied(rest, part)
             below -= change
-            if touched is not None:  # picked rows are copies
-                cells[part], rest[part] = here, below
+            if touched is not None:
+                rest[part] = below
         self._rounds += 1
         self.scale = self.total / self._mass
         if self._rounds >= ROUNDS_UNTIL_ANEW or not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
@@ -127,11 +143,17 @@ class Iterate:
         total += self._rest
         return total.reshape(self.domain.rows, self.domain.columns)
 
-    def _scratch(self, like: FloatArray) -> FloatArray:
+    def _copied(self, table: FloatArray, part: Part) -> FloatArray:
+        """The picked rows of a block."""
+        rows = np.asarray(part[0])
+        return table.take(rows, axis=0, out=self._scratch(1, (len(rows), *table.shape[1:])), mode="clip")
+
+    def _scratch(self, number: int, shape: tuple[int, ...]) -> FloatArray:
         """Memory that is used again: asking the system for more would take longer than the sums."""
-        if like.size > self._spare.size:
-            self._spare = np.empty(like.size)
-        return self._spare[: like.size].reshape(like.shape)
+        size = math.prod(shape)
+        if size > self._spare[number].size:
+            self._spare[number] = np.empty(size)
+        return self._spare[number][:size].reshape(shape)
 
     def _shaped(self, attributes: tuple[str, ...], array: FloatArray) -> FloatArray:
         """Weights with one axis per attribute of the domain, of length one where they do not look."""
@@ -218,9 +240,13 @@ class Growth:
         """The rows along the first axis that grow at all, if that is known and not nearly all of them do."""
         if not self.two_valued or len(shape) < 2:
             return None
-        vectors = [w.reshape(-1) for w in self.weights if w.size == w.shape[0] == shape[0] > 1]
+        vectors = [w.reshape(-1) for w in self.weights if _along_first(w)]
         rows = np.flatnonzero(np.prod(vectors, axis=0)) if vectors else np.arange(shape[0])
         return rows if len(rows) <= PICKED_SHARE * shape[0] else None
+
+    def of_touched(self) -> Growth:
+        """The same for touched rows only, where weights of the first axis alone are one."""
+        return Growth([w for w in self.weights if not _along_first(w)], self.step, self.two_valued)
 
     def within(self, part: Part) -> FloatArray:
         """The shares of one block of cells; of length one along an axis that makes no difference."""
@@ -234,6 +260,11 @@ class Growth:
             np.exp(found, out=found)
             found -= 1.0
         return found
+
+
+def _along_first(weights: FloatArray) -> bool:
+    """Whether weights look at the first axis and at no other."""
+    return len(weights) > 1 and weights.size == len(weights)
 
 
 def _one_after_the_other(weights: Sequence[FloatArray]) -> bool:
@@ -281,6 +312,11 @@ def _blocks(shape: tuple[int, ...]) -> list[Part]:
         for index in np.ndindex(*outer)
         for start in range(0, last, step)
     ]
+
+
+def _halves(count: int) -> list[slice]:
+    """The first and the second half of so many things."""
+    return [slice(0, count // 2), slice(count // 2, count)]
 
 
 def _rows(rows: IntArray, shape: tuple[int, ...]) -> list[Part]:

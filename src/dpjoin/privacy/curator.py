@@ -701,6 +701,7 @@ class Curator:
 
         if isinstance(model, Lagging):
             late, today = self._late_choice(groups, model, rate, scores_of), model
+            largest = max(d * (common // w) for d, w in zip(today.drift, widest, strict=True) if w)
 
             def exact_gap(candidate: int) -> int:
                 g, i = place_of(candidate)
@@ -708,7 +709,6 @@ class Curator:
                 real = today.scale * groups[g].one_answer(today.tables[g], i)
                 now = round(real) if math.isfinite(real) else 0
                 before = abs(exact - int(today.answers[g][i]))
-                largest = max(d * (common // w) for d, w in zip(today.drift, widest, strict=True) if w)
                 return (before - min(abs(exact - now), before + today.drift[g])) * factor + largest
 
             return place_of(self._root._chosen(LateScores(late, exact_gap), rate, event))

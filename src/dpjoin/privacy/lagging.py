@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ class Lagging:
 
     answers: tuple[Numbers, ...]
     """Of some rounds ago, in units, one array per group; the same tuple as long as they stay."""
-    tables: tuple[NDArray[np.float64], ...]
+    tables: tuple[NDArray[np.floating[Any]], ...]
     """Of today: the marginal over each group's scope, but for `scale`."""
     scale: float
     drift: tuple[int, ...]

@@ -50,6 +50,9 @@ _LEVEL_MARGIN = Fraction(1, 1 << 40)
 _LEVEL_BLOCK = 1 << 13
 """Scores that are sorted at once: small enough for the processor's cache."""
 
+_LEVELS_LOOKED_FOR = 12
+"""As long as candidates lie in so few levels, looking for those of a level costs less than sorting them all."""
+
 _LARGEST_FLOAT_SCALE = 1 << 30
 _LARGEST_SCALE = 1 << 52
 """Up to here a magnitude is drawn in two parts, and fits int64 but for a probability below exp(-2**10)."""
@@ -238,8 +241,8 @@ class Choice:
         weights = _level_weights(_LEVEL_MARGIN)
         self._edges = list(accumulate(int(counts[level]) * weights[level] for level in self._occupied))
         self._starts = (np.cumsum(counts) - counts).tolist()
+        self._members: dict[int, NDArray[np.intp]] = {}
         self._order: NDArray[np.intp] | None = None
-        self._used = False
 
     def draw(self) -> int:
         """An index, as `exponential_choice` says."""
@@ -249,19 +252,23 @@ class Choice:
             level = self._occupied[place]
             weight = _level_weights(_LEVEL_MARGIN)[level]
             member = (at - (self._edges[place - 1] if place else 0)) // weight
-            index = self._member(level, member)
+            index, word = self._member(level, member), secrets.randbits(32)
+            if level < _LAST_LEVEL and word < _surely_kept(_LEVEL_MARGIN):
+                return index
             gamma = self._rate * (self._top - int(self.scores[index]))
-            if _below_exp(secrets.randbits(32), 32, gamma, Fraction(weight, 1 << _LEVEL_BITS)):
+            if _below_exp(word, 32, gamma, Fraction(weight, 1 << _LEVEL_BITS)):
                 return index
         return 0
 
     def _member(self, level: int, number: int) -> int:
-        """One candidate of a level. The first time it is looked for; who comes again has them sorted."""
-        if self._used and self._order is None:
-            self._order = np.argsort(self._levels, kind="stable")
-        self._used = True
+        """One candidate of a level. The first levels are looked for, one by one; then all candidates are sorted."""
+        if self._order is None and level not in self._members:
+            if len(self._members) < _LEVELS_LOOKED_FOR:
+                self._members[level] = np.flatnonzero(self._levels == level)
+            else:
+                self._order = np.argsort(self._levels, kind="stable")
         if self._order is None:
-            return int(np.flatnonzero(self._levels == level)[number])
+            return int(self._members[level][number])
         return int(self._order[self._starts[level] + number])
 
 
@@ -273,6 +280,13 @@ def _level_weights(margin: Fraction) -> tuple[int, ...]:
     for _ in range(_LAST_LEVEL):
         weights.append(-(-weights[-1] * shrink.numerator // shrink.denominator))
     return tuple(weights)
+
+
+@cache
+def _surely_kept(margin: Fraction) -> int:
+    """Of 2**32 proposals of any candidate below the last level, so many at least are kept."""
+    least = exp_lower(-Fraction(1, _LEVELS_PER_UNIT) - 2 * margin - Fraction(1, 1 << 60), bits=_LEVEL_BITS)
+    return floor(least * (1 << 32))
 
 
 def _whole_scores(scores: Sequence[int] | NDArray[Any]) -> tuple[NDArray[Any], int]:
