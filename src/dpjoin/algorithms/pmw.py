@@ -29,7 +29,7 @@ from dpjoin.workload import Group, Kronecker
 MAX_ROUNDS = 2000
 LATE_QUERIES = 2**17
 """From so many queries on, answers to all of them are worked out only when the model has moved enough."""
-ALL_ANSWERS, ONE_LOOK = 150.0, 4.0
+ALL_ANSWERS, ONE_LOOK = 100.0, 4.0
 """What working out all answers costs, and how far the table has moved, in tries of one candidate: about."""
 
 
@@ -119,8 +119,9 @@ class Rounds:
             g, i = self.curator.worst_query(groups, answers, self.bound, self.each)
             known = int(answers[g][i])
         else:
-            g, i = self.curator.worst_query(groups, self._late.answers(), self.bound, self.each)
-            known = round(table.scale * groups[g].one_answer(table.unscaled(groups[g].scope), i))
+            late = self._late.answers()
+            g, i = self.curator.worst_query(groups, late, self.bound, self.each)
+            known = round(late.scale * groups[g].one_answer(late.tables[g], i))
         group = groups[g]
         found = self.curator.measure_query(group, i, self.bound, self.each)
         answer = known / group.max_abs

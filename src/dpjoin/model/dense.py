@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -248,11 +249,20 @@ class Growth:
         """The same for touched rows only, where weights of the first axis alone are one."""
         return Growth([w for w in self.weights if not _along_first(w)], self.step, self.two_valued)
 
+    @cached_property
+    def _series(self) -> tuple[FloatArray, FloatArray] | None:
+        """The powers of two arrays of weights, if there are two and each looks at axes of its own, in their order."""
+        if self.two_valued or not _one_after_the_other(self.weights):
+            return None
+        return _powers(self.weights[0], self.weights[1], self.step)
+
     def within(self, part: Part) -> FloatArray:
         """The shares of one block of cells; of length one along an axis that makes no difference."""
+        if self._series is not None:
+            first, second = (powers[(slice(None), *_within(part, powers.shape[1:]))] for powers in self._series)
+            shares = first.reshape(len(first), -1).T @ second.reshape(len(second), -1)
+            return shares.reshape(np.broadcast_shapes(first.shape[1:], second.shape[1:]))
         weights = [w[_within(part, w.shape)] for w in self.weights]
-        if not self.two_valued and _one_after_the_other(weights):
-            return _by_series(weights[0], weights[1], self.step)
         found: FloatArray = np.array(self.step)
         for array in weights:
             found = found * array
@@ -275,16 +285,16 @@ def _one_after_the_other(weights: Sequence[FloatArray]) -> bool:
     return max(first) < min(second)
 
 
-def _by_series(first: FloatArray, second: FloatArray, step: float) -> FloatArray:
-    """exp(step x first x second) - 1 by its power series, which is a thin matrix product: no exponential at all."""
+def _powers(first: FloatArray, second: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
+    """exp(step x first x second) - 1 as a power series is a thin matrix product of these: no exponential at all."""
     largest = abs(step) * float(np.abs(first).max()) * float(np.abs(second).max())
     terms, left = 1, largest
     while left > 2.0**-55:
         terms += 1
         left *= largest / terms
-    rows = np.multiply.accumulate(np.outer(1 / np.arange(1, terms + 1), step * first))
-    columns = np.multiply.accumulate(np.tile(second.reshape(-1), (terms, 1)))
-    return (rows.T @ columns).reshape(np.broadcast_shapes(first.shape, second.shape))
+    rows = np.multiply.accumulate(np.multiply.outer(1 / np.arange(1, terms + 1), step * first))
+    columns = np.multiply.accumulate(np.broadcast_to(second, (terms, *second.shape)))
+    return rows, columns
 
 
 def _extent(shaped: Sequence[FloatArray], axis: int, size: int) -> slice:
