@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dpjoin as dj
 from dpjoin.algorithms import alone, weighed
-from dpjoin.algorithms.weighed import best_share, sum_terms, weighed_noise, weighed_sums
+from dpjoin.algorithms.weighed import best_share, cut_weights, sum_terms, weighed_noise, weighed_sums
 from dpjoin.model.fit import Evidence, learn, relearn_prior, start, table_of
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.weighed_terms import WeighedTerms
@@ -105,18 +105,40 @@ def test_sums_beside_product_queries_or_without_weights_are_refused() -> None:
         WeighedTerms(domain, ((LISTED,),), (query,), row_weights=np.ones(3), summed=(("a",),))
 
 
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=12))
+def test_weights_are_cut_where_noise_is_least(weights: list[float]) -> None:
+    """By brute force: no other level leaves less of level² + the squares of what it cuts off."""
+    exact = np.array(weights)
+
+    def noise(level: float) -> float:
+        return float(level**2 + (np.maximum(exact - level, 0.0) ** 2).sum())
+
+    cut = cut_weights(exact)
+    level = float(cut.max())
+    assert cut == pytest.approx(np.minimum(exact, level))
+    tried = [noise(float(exact.max()) * share) for share in np.linspace(0.01, 1.0, 400)]
+    assert noise(level) <= min(tried) * (1 + 1e-9)
+
+
+def test_a_single_large_weight_is_cut_in_half() -> None:
+    assert cut_weights(np.array([100.0, 1.0, 1.0])) == pytest.approx([50.0, 1.0, 1.0])
+    assert cut_weights(np.array([10.0] * 99)) == pytest.approx([9.9] * 99)
+
+
 def test_sums_get_more_where_values_are_alike() -> None:
     schema = _schema(4, 3, 1)
-    (group,) = weighed_sums(schema, [("a",)], np.array([4.0, 2.0, 2.0, 1.0]))
+    weights = np.array([4.0, 2.0, 2.0, 1.0])
+    (group,) = weighed_sums(schema, [("a",)], weights)
     own = dj.Workload.marginals(schema, [(LISTED, "a")])
     terms = sum_terms(own, [(LISTED,), ("a",), (LISTED, "a")], [group])
     assert terms.row_weights == pytest.approx([1.0, 0.5, 0.5, 0.25])
-    alike, unlike = (best_share(terms, np.array([1.0, 1.0, tau, 1.0])) for tau in (0.1, 2.0))
-    assert alike > 0.8
-    assert unlike < 0.4
-    spread = 2.0 * np.sqrt(1.0 + 0.25 + 0.25 + 0.0625)
-    shares = np.linspace(0.01, 0.99, 981)
-    assert unlike == pytest.approx(shares[np.argmin(1 / shares + spread**2 / (1 - shares))], abs=0.002)
+    alike, unlike = (best_share(terms, weights, np.array([1.0, 1.0, tau, 1.0])) for tau in (0.1, 2.0))
+    level = 2.0  # = 4 - 2, all that is cut off
+    for tau, found in ((0.1, alike), (2.0, unlike)):
+        rest = 2.0**2 + tau**2 * (16 + 4 + 4 + 1)
+        shares = np.linspace(0.001, 0.999, 9981)
+        assert found == pytest.approx(shares[np.argmin(level**2 / shares + rest / (1 - shares))], abs=0.001)
+    assert unlike < 0.3 < alike
 
 
 def test_priors_of_free_cliques_stay_wide() -> None:
@@ -136,6 +158,14 @@ def test_forecast_of_sums() -> None:
     assert alike[-1] < 0.5 * 20 * 4.0, "what twenty values have in common is measured together"
     share = weighed.USUAL_SHARE
     assert alike[-1] == pytest.approx(4.0 / share + weighed.SHAPES_DIFFER * 80.0 / (1 - share))
+
+
+def test_forecast_of_sums_with_one_large_weight() -> None:
+    """The large one is cut, in the forecast as in the sums: about half of it is left in them."""
+    each = np.array([100.0**2, *[10.0**2] * 30])
+    uncut = 100.0**2 / weighed.USUAL_SHARE + weighed.SHAPES_DIFFER * each.sum() / (1 - weighed.USUAL_SHARE)
+    assert weighed_noise(each)[-1] < 0.65 * uncut
+    assert np.all(np.diff(weighed_noise(each)) >= 0), "no value more makes an answer better"
 
 
 def _many_heavy_values(seed: int) -> tuple[dj.Schema, dj.Workload, dict[str, pa.Table], np.ndarray]:
@@ -184,5 +214,5 @@ def _all_heavy(*_: object, **__: object) -> object:
     return Choice(40, EDGES[0], np.zeros(len(EDGES)), 0.0, 0.0)
 
 
-def _without_sums(curator, workload, sums, bound, total, progress, *, seed):  # type: ignore[no-untyped-def]
+def _without_sums(curator, workload, scopes, weights, bound, total, progress, *, seed):  # type: ignore[no-untyped-def]
     return alone.measure_join(curator, workload, bound, total, progress, seed=seed)[0]

@@ -12,7 +12,7 @@ import numpy as np
 from dpjoin.algorithms.as_one import measure_join, measure_total
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
-from dpjoin.algorithms.weighed import measure_weighed, weighed_sums
+from dpjoin.algorithms.weighed import measure_weighed
 from dpjoin.errors import SpecError
 from dpjoin.model.model import Model, clique_scopes
 from dpjoin.model.terms import FloatArray
@@ -84,8 +84,8 @@ def measure_alone(
 
         seed = 1000 + n
         if noisy_degrees is not None and any(scopes):
-            sums = weighed_sums(schema, scopes, _other_rows(noisy_degrees, table))
-            models.append(measure_weighed(curator, own, sums, bound, total, say, seed=seed))
+            weights = _other_rows(noisy_degrees, table)
+            models.append(measure_weighed(curator, own, scopes, weights, bound, total, say, seed=seed))
         else:
             models.append(measure_join(curator, own, bound, total, say, seed=seed)[0])
     return tuple(models)

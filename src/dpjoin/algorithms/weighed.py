@@ -3,13 +3,15 @@
 At a listed value the join is a cross product, so an answer adds up, over the values, a table's rows times the other
 tables'. Measured value by value, each of many values brings noise of its own, as large as its weight: together the
 root of the sum of the squares. A sum that has the weights in it brings the noise of the largest weight alone. So
-both are measured: sums for what most answers are made of, single values for where they differ.
+both are measured: sums for what most answers are made of, single values for where they differ, and for what the few
+largest weights have beyond the others.
 
 The weights are public: they are noisy degrees. They say what is worth measuring; the fit takes a sum for what it is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -47,8 +49,22 @@ def weighed_noise(each: FloatArray) -> FloatArray:
 
     What all values have in common comes from the sums, with the noise of the largest; how they differ, value by value.
     """
-    spread, largest = np.cumsum(each), np.maximum.accumulate(each)
-    return np.minimum(spread, largest / USUAL_SHARE + SHAPES_DIFFER * spread / (1 - USUAL_SHARE))
+    spread, largest, weights = np.cumsum(each), np.sqrt(np.maximum.accumulate(each)), np.sqrt(each)
+    together = np.full(len(each), np.inf)
+    for level in np.append(np.geomspace(1 / 16, 1.0, 17) * float(weights.max(initial=0.0)), np.inf):
+        beyond = np.cumsum(np.maximum(weights - level, 0.0) ** 2)
+        together = np.minimum(together, np.minimum(largest, level) ** 2 / USUAL_SHARE + beyond / (1 - USUAL_SHARE))
+    return np.minimum(spread, together + SHAPES_DIFFER * spread / (1 - USUAL_SHARE))
+
+
+def cut_weights(weights: FloatArray) -> FloatArray:
+    """Weights cut off at the level c that leaves an answer the least noise: c² + the sum of the squares cut off.
+
+    Its slope vanishes where c is the sum of what is cut off: with k weights above it, c = their sum / (k + 1).
+    """
+    largest_first = np.sort(weights)[::-1]
+    level = float((np.cumsum(largest_first) / np.arange(2, len(weights) + 2)).max())
+    return np.minimum(weights, level)
 
 
 def weighed_sums(schema: Schema, scopes: Sequence[tuple[str, ...]], weights: FloatArray) -> tuple[Kronecker, ...]:
@@ -66,7 +82,8 @@ def weighed_sums(schema: Schema, scopes: Sequence[tuple[str, ...]], weights: Flo
 def measure_weighed(
     curator: Curator,
     workload: Workload,
-    sums: Sequence[Kronecker],
+    scopes: Sequence[tuple[str, ...]],
+    weights: FloatArray,
     bound: Bound,
     total: NoisyTotal,
     progress: Progress,
@@ -75,6 +92,7 @@ def measure_weighed(
 ) -> Model:
     """A model of a table's marginals by listed value, with sums of them. Spends all that the Curator has left."""
     cliques = with_singles(clique_scopes(workload.groups))
+    sums = weighed_sums(workload.schema, scopes, cut_weights(weights))
     terms = sum_terms(workload, cliques, sums)
     # Degrees may differ by any factor, and the join size is a sum of products of them: to pull them together makes it
     # too small.
@@ -90,7 +108,7 @@ def measure_weighed(
     first = round_down(rho * FIRST_SUMS)
 
     def more_sums(pilot: Fitted, left: Fraction) -> tuple[Evidence, Fraction]:
-        wanted = round_down(rho * Fraction(best_share(terms, pilot.fit.tau)).limit_denominator(1000)) - first
+        wanted = round_down(rho * Fraction(best_share(terms, weights, pilot.fit.tau)).limit_denominator(1000)) - first
         cost = min(wanted, round_down(left * LEFT))
         return (measured(pilot.evidence, cost), cost) if cost > 0 else (pilot.evidence, Fraction(0))
 
@@ -120,15 +138,17 @@ def measure_weighed(
     )
 
 
-def best_share(terms: WeighedTerms, tau: FloatArray) -> float:
+def best_share(terms: WeighedTerms, weights: FloatArray, tau: FloatArray) -> float:
     """Which share of the budget sums deserve, where values have shapes that differ this much (prior widths).
 
-    With share s the variance of an answer is about (largest weight)² / s for what values have in common, and tau² times
-    the sum of the squared weights / (1 - s) for how they differ.
+    With share s the variance of an answer is about c² / s for what values have in common, c the largest weight in it.
+    The rest is measured value by value: what is cut off the weights, and tau² of their squares for how values differ,
+    together / (1 - s).
     """
-    differ = [tau[terms.cliques.index((LISTED, *scope))] for scope in terms.summed]
-    spread = float(np.sqrt((terms.row_weights**2).sum())) * float(np.mean(differ))
-    return 1.0 / (1.0 + spread / float(terms.row_weights.max()))
+    level = float(cut_weights(weights).max())
+    differ = float(np.mean([tau[terms.cliques.index((LISTED, *scope))] for scope in terms.summed]))
+    spread = math.sqrt(float((np.maximum(weights - level, 0.0) ** 2).sum() + differ**2 * (weights**2).sum()))
+    return 1.0 / (1.0 + spread / level)
 
 
 def sum_terms(workload: Workload, cliques: Sequence[tuple[str, ...]], sums: Sequence[Kronecker]) -> WeighedTerms:

@@ -44,6 +44,8 @@ STUCK = 10.0
 FEW_CELLS = 2**17
 """Above so many cells a step takes milliseconds, and a loose search, then a closer one, will do. (Few steps will not:
 with 100 times the rows of benchmarks/large.py on 10^6 cells 8 at a time left errors eight times as large.)"""
+FREE = 5.0
+"""The prior width of a free clique: cells may differ by any factor."""
 SINGLE_START, SINGLE_PSEUDO = 1.5, (1.0, 1.5)
 """The same for one-way terms, whose log-odds are larger."""
 
@@ -211,7 +213,7 @@ def start(terms: Terms, total: float, *, free: Sequence[tuple[str, ...]] = ()) -
     """The uniform distribution (on the support), before anything is measured; `free` cliques keep their wide priors."""
     tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * terms.others)
     loose = tuple(terms.cliques.index(c) for c in free)
-    tau[list(loose)] = SINGLE_START
+    tau[list(loose)] = FREE
     return Fit(terms=terms, total=total, potentials=np.zeros(terms.size), tau=tau, sums=DenseSums(terms), free=loose)
 
 
