@@ -360,8 +360,9 @@ def page(found: dict[str, Any]) -> str:
             "## A round among product queries",
             "Every product of a row of one matrix and a row of another. All answers are two matrix products; they are "
             "worked out when the table has moved enough, and the Curator corrects its choice by today's answer. `mean` "
-            "counts all of it, over all rounds of a release. With many rows the choice is sharp and the first steps are "
-            "long, so that answers are worked out more often and more candidates are tried. The table fits into the processor's cache; a cold pass is one after "
+            "counts all of it, over all rounds of a release. With many rows the choice is sharp and the first steps "
+            "are long, so that answers are worked out more often and more candidates are tried. The table fits into "
+            "the processor's cache; a cold pass is one after "
             "other work has emptied that, as it is with larger tables.",
             report.markdown_table(
                 [

@@ -27,6 +27,7 @@ from dpjoin.model.terms import Domain
 from dpjoin.model.threads import side_by_side
 from dpjoin.planning import layout
 from dpjoin.privacy.budget import Approximate
+from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.workload import (
     CELLS,
     PREFIXES,
@@ -247,6 +248,28 @@ def test_some_rows_of_a_group_are_some_of_its_answers(seed: int) -> None:
         assert found.tolist() == group.apply(table).tolist()
         expected = [(np.ravel(table) * np.rint(w.ravel() * group.max_abs)).sum() for w in weights_of(group)]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_ranges_of_weights_are_those_of_the_cells(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for group in some_groups(rng, split_schema([3, 1, 4, 2])):
+        ranges = weight_ranges(group)
+        weights = [np.rint(w * group.max_abs) for w in weights_of(group)]
+        assert ranges.low.tolist() == [w.min() for w in weights]
+        assert ranges.high.tolist() == [w.max() for w in weights]
+        assert ranges.none_negative == all(w.min() >= 0 for w in weights)
+        assert [ranges.of(i) for i in range(len(group))] == [(w.min(), w.max()) for w in weights]
+
+
+def test_ranges_beyond_64_bits_are_whole_numbers_too() -> None:
+    """Five factors of 16 bits."""
+    schema = split_schema([2] * 5)
+    group = kronecker(schema, dict.fromkeys(schema.queryable, Factor("weights", (-(2**16), 2**16 - 1), Fraction(1))))
+    ranges = weight_ranges(group)
+    assert ranges.of(0) == (-(2**80), 2**64 * (2**16 - 1))
+    assert int(ranges.largest[0]) == 2**80
 
 
 def test_work_on_two_cores_comes_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

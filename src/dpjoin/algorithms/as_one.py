@@ -48,9 +48,7 @@ def measure_total(curator: Curator, bound: Bound, rho: Fraction) -> NoisyTotal:
 
 def varying_products(workload: Workload) -> tuple[Products, ...]:
     """The product queries that the join size does not answer."""
-    return tuple(
-        g for g in workload.groups if isinstance(g, Products) and any(low < high for low, high in weight_ranges(g))
-    )
+    return tuple(g for g in workload.groups if isinstance(g, Products) and (weight_ranges(g).width > 0).any())
 
 
 def domain_of(workload: Workload) -> Domain:

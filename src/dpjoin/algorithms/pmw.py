@@ -44,7 +44,7 @@ def pmw(
 ) -> tuple[Model, int, int]:
     """Run Algorithm 2 within `budget`; returns the model, the noisy join size and the number of rounds."""
     scopes = tuple(frozenset(g.scope) for g in groups)
-    if not any(low < high for g in groups for low, high in weight_ranges(g)):
+    if not any((weight_ranges(g).width > 0).any() for g in groups):
         # Only the join size is asked for: all of the budget goes there.
         noisy_total = max(1, curator.join_size(bound, budget))
         uniform = np.full((domain.rows, domain.columns), noisy_total / domain.cells)
@@ -141,7 +141,7 @@ class _Late:
 
     def __init__(self, groups: Sequence[Group], table: Iterate, pull: float) -> None:
         self._groups, self._table, self._pull = groups, table, pull
-        self._widths = [max((high - low for low, high in weight_ranges(g)), default=0) for g in groups]
+        self._widths = [int(weight_ranges(g).width.max(initial=0)) for g in groups]
         self._reach = max(width / g.max_abs for width, g in zip(self._widths, groups, strict=True) if g.max_abs)
         # Sums of float32, one factor after the other: each is off by its length times half the last bit, at most.
         lengths = [sum(g.shape if isinstance(g, Kronecker) else (w.shape[1] for _, w in g.parts)) for g in groups]

@@ -56,7 +56,7 @@ def prospect(groups: Sequence[Products], *, total: float, bound: int, rho: Fract
     half, norm = 0.0, 0.0
     for group in groups:
         unit = float(group.unit)
-        half = max(half, max(high - low for low, high in weight_ranges(group)) * unit / 2)
+        half = max(half, int(weight_ranges(group).width.max()) * unit / 2)
         squares = np.ones(len(group))
         for _, weights in group.parts:
             squares = squares * (np.ldexp(weights.astype(np.float64), -16) ** 2).sum(axis=1)
@@ -118,7 +118,7 @@ def run_rounds(
         g, i = curator.worst_query(groups, model, bound, Concentrated(select))
         noisy, variance = log.measure(curator, g, i, bound, cost - select)
         guess = float(model[g][i]) * float(groups[g].unit) / 2
-        low, high = weight_ranges(groups[g])[i]
+        low, high = weight_ranges(groups[g]).of(i)
         width = (high - low) * float(groups[g].unit) / 2
         misses.append(math.sqrt(max(0.0, (noisy - guess) ** 2 - variance)) / width)
         current = log.fitted(learned=done % 5 == 4 or done == count - 1)
@@ -174,12 +174,12 @@ class _Log:
 
 
 def _varies(group: Products, i: int) -> bool:
-    low, high = weight_ranges(group)[i]
+    low, high = weight_ranges(group).of(i)
     return low < high
 
 
 def _middle(group: Products, i: int) -> float:
-    low, high = weight_ranges(group)[i]
+    low, high = weight_ranges(group).of(i)
     return (low + high) / 2 * float(group.unit)
 
 
@@ -188,7 +188,7 @@ def _centred_answers(current: Fitted, group: Products) -> Numbers:
     domain = current.fit.terms.domain
     marginal = domain.marginal(current.fit.table, group.scope)
     answers: FloatArray = np.asarray(group.apply(marginal), dtype=np.float64)
-    middles = np.array([low + high for low, high in weight_ranges(group)], dtype=np.float64)
+    middles = weight_ranges(group).sum.astype(np.float64)
     centred = np.rint(2 * answers - middles * current.fit.total)
     if len(centred) and float(np.abs(centred).max()) < 2**60:
         return centred.astype(np.int64)

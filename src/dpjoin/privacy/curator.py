@@ -616,7 +616,7 @@ class Curator:
         """
         self._require_minted(bound)
         self._require_rows("a single query")
-        low, high = weight_ranges(group)[index]
+        low, high = weight_ranges(group).of(index)
         if isinstance(cost, Concentrated):
             moves = Fraction((high - low) * bound.value * (1 + self._churn))
             unit, variance = group.unit / 2, self.composition.variance(moves**2, cost.rho)
@@ -832,10 +832,10 @@ class Curator:
     def _group_churn(self, group: Group) -> int:
         """By how much enforced bounds or weights multiply the squared move of a group. Proofs: P-62, P-68."""
         if self._fades:
-            return 1 if all(low >= 0 for low, _ in weight_ranges(group)) else 2
+            return 1 if weight_ranges(group).none_negative else 2
         if not self._churn:
             return 1
-        if not self._scattered and all(low >= 0 for low, _ in weight_ranges(group)):
+        if not self._scattered and weight_ranges(group).none_negative:
             return 1 + self._churn**2
         return (1 + self._churn) ** 2
 
@@ -860,7 +860,7 @@ class Curator:
 
     def _exact_centred(self, group: Group) -> Numbers:
         """2q - (low + high) count for each query, with the true count: whole numbers of half units."""
-        middles = np.array([low + high for low, high in weight_ranges(group)], dtype=object)
+        middles = weight_ranges(group).sum.astype(object)
         exact: Numbers = 2 * wide(self._exact(group)) - middles * self._exact_join_size()
         return exact
 
@@ -889,9 +889,7 @@ def _cut(schema: Schema, rules: Mapping[str, Rules]) -> tuple[Labels, int] | Non
 def _widest(group: Group, *, centred: bool) -> int:
     """The largest |weight| of any query in the group, on the grid its answers are given on."""
     ranges = weight_ranges(group)
-    if centred:
-        return max(high - low for low, high in ranges)
-    return max(max(abs(low), abs(high)) for low, high in ranges)
+    return int((ranges.width if centred else ranges.largest).max())
 
 
 def _public_boundaries(schema: Schema, engine: Engine) -> Boundaries:
@@ -918,4 +916,4 @@ def _paper_beta(cost: Approximate) -> Fraction:
 @lru_cache(maxsize=512)
 def _varying(group: Group) -> NDArray[np.int64]:
     """The queries of a group that do not give every join result the same weight."""
-    return np.array([i for i, (low, high) in enumerate(weight_ranges(group)) if low < high], dtype=np.int64)
+    return np.flatnonzero(weight_ranges(group).width > 0)

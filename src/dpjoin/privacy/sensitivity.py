@@ -7,11 +7,13 @@ answers moves by at most Delta times the longest column of its weight matrix.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from dpjoin.workload import Group, Kronecker, Products
+from dpjoin.privacy.whole import Numbers
+from dpjoin.workload import Factor, Group, Kronecker
 
 
 @lru_cache(maxsize=512)
@@ -25,30 +27,61 @@ def squared_norm(group: Group) -> int:
             1 if f.kind == "cells" else int((f.matrix(n) ** 2).sum(axis=0).max())
             for f, n in zip(group.factors, group.shape, strict=True)
         )
-    return sum(max(abs(low), abs(high)) ** 2 for low, high in weight_ranges(group))
+    return sum(int(weight) ** 2 for weight in weight_ranges(group).largest)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """The least and the largest weight of each query of a group, in units: whole numbers."""
+
+    low: Numbers
+    high: Numbers
+
+    def of(self, index: int) -> tuple[int, int]:
+        """Those of one query."""
+        return int(self.low[index]), int(self.high[index])
+
+    @property
+    def width(self) -> Numbers:
+        return self.high - self.low
+
+    @property
+    def largest(self) -> Numbers:
+        """The largest absolute weight of each query."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
+    def sum(self) -> Numbers:
+        """Twice the middle."""
+        return self.low + self.high
+
+    @property
+    def none_negative(self) -> bool:
+        return bool((self.low >= 0).all())
 
 
 @lru_cache(maxsize=512)
-def weight_ranges(group: Group) -> tuple[tuple[int, int], ...]:
+def weight_ranges(group: Group) -> Ranges:
     """The least and the largest weight of each query of a group, in units. Proof: P-26."""
-    if isinstance(group, Kronecker):
-        ranges = [(1, 1)]
-        for factor, size in zip(group.factors, group.shape, strict=True):
-            matrix = factor.matrix(size)
-            rows = list(zip(matrix.min(axis=1).tolist(), matrix.max(axis=1).tolist(), strict=True))
-            ranges = [_product(a, b) for a in ranges for b in rows]
-        return tuple(ranges)
-    return tuple(_product_ranges(group))
+    crossed = isinstance(group, Kronecker)
+    factors = (
+        [_ends(f, n) for f, n in zip(group.factors, group.shape, strict=True)]
+        if isinstance(group, Kronecker)
+        else [(weights.min(axis=1), weights.max(axis=1)) for _, weights in group.parts]
+    )
+    largest = math.prod(max(1, *(int(np.abs(ends).max(initial=0)) for ends in both)) for both in factors)
+    dtype = np.int64 if largest < 2**62 else object
+    low = high = np.ones(1 if crossed else len(group), dtype=dtype)
+    for both in factors:
+        least, most = (ends.astype(dtype) for ends in both)
+        ends = [np.multiply.outer(x, y).ravel() if crossed else x * y for x in (low, high) for y in (least, most)]
+        low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    return Ranges(low, high)
 
 
-def _product_ranges(group: Products) -> list[tuple[int, int]]:
-    ranges = [(1, 1)] * len(group)
-    for _, weights in group.parts:
-        low, high = np.min(weights, axis=1).tolist(), np.max(weights, axis=1).tolist()
-        ranges = [_product(r, (a, b)) for r, a, b in zip(ranges, low, high, strict=True)]
-    return ranges
-
-
-def _product(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    ends = [x * y for x in a for y in b]
-    return min(ends), max(ends)
+def _ends(factor: Factor, size: int) -> tuple[Numbers, Numbers]:
+    """The least and the largest weight of each row of a factor."""
+    if factor.kind == "cells":  # without the matrix, which has the square of `size` entries
+        return np.full(size, int(size == 1)), np.ones(size, dtype=np.int64)
+    matrix = factor.matrix(size)
+    return matrix.min(axis=1), matrix.max(axis=1)
