@@ -52,7 +52,7 @@ def run_on(make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget)
 
 def forced(count: int, cap: int) -> Callable[..., Choice]:
     def chosen(*_: Any, **__: Any) -> Choice:
-        return Choice(count, cap, np.zeros(len(keyed.EDGES)), 1.0, 1.0)
+        return Choice(count, cap, np.zeros(len(keyed.EDGES)), 1.0, 1.0, 1.0)
 
     return chosen
 

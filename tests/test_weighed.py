@@ -211,7 +211,7 @@ def _all_heavy(*_: object, **__: object) -> object:
     from dpjoin.algorithms.keyed import Choice
     from dpjoin.algorithms.ranks import EDGES
 
-    return Choice(40, EDGES[0], np.zeros(len(EDGES)), 0.0, 0.0)
+    return Choice(40, EDGES[0], np.zeros(len(EDGES)), 0.0, 0.0, 1.0)
 
 
 def _without_sums(curator, workload, scopes, weights, bound, total, progress, *, seed):  # type: ignore[no-untyped-def]

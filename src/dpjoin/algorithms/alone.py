@@ -21,6 +21,8 @@ from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
 from dpjoin.workload import CELLS, Workload, kronecker
 
+Scope = tuple[str, ...]
+
 
 def shared_attributes(schema: Schema, common: Sequence[str]) -> tuple[str, ...]:
     """Join attributes beyond the common ones."""
@@ -87,8 +89,22 @@ def measure_alone(
             weights = _other_rows(noisy_degrees, table)
             models.append(measure_weighed(curator, own, scopes, weights, bound, total, say, seed=seed))
         else:
-            models.append(measure_join(curator, own, bound, total, say, seed=seed)[0])
+            key = (*head, *shared_attributes(workload.schema, common))
+            also, implied = _parts_of(schema, scopes, key)
+            models.append(measure_join(curator, own, bound, total, say, also=also, implied=implied, seed=seed)[0])
     return tuple(models)
+
+
+def _parts_of(schema: Schema, scopes: Sequence[Scope], key: Sequence[str]) -> tuple[list[Scope], list[Scope]]:
+    """Of marginals of several attributes by value of the key: those of the attributes alone, and of each by value.
+
+    How a table's attributes go together hardly shows at any one value, and nor does how one of them changes with the
+    value where it is cut by another.
+    """
+    own = dict.fromkeys(tuple(a for a in scope if a not in key) for scope in scopes)
+    several = [scope for scope in own if len(scope) > 1]
+    each = dict.fromkeys(a for scope in several for a in scope)
+    return [schema.in_order(s) for s in several], [schema.in_order((*key, a)) for a in each]
 
 
 def _other_rows(noisy_degrees: Mapping[str, FloatArray], table: str) -> FloatArray:

@@ -80,9 +80,16 @@ def measure_join(
     progress: Progress,
     *,
     support: BoolArray | None = None,
+    also: Sequence[tuple[str, ...]] = (),
+    implied: Sequence[tuple[str, ...]] = (),
     seed: int = 0,
 ) -> tuple[Model, str]:
-    """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words."""
+    """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words.
+
+    Beside the marginals asked for, and the one-way marginals in them, `also` these are measured, parts of others: what
+    shows in many cells together, noise drowns in each of them. `implied` ones are parts of others, too: the model has
+    terms for them, and they are measured only where that pays.
+    """
     if is_large(workload):
         return _measure_large(curator, workload, bound, total, progress, seed=seed)
     rho, noisy_total = curator.rho_left, total.whole
@@ -95,6 +102,7 @@ def measure_join(
         cliques = [c for c in cliques if not set(c) <= set(union)] + [union]
         products = ()
     cliques = with_singles(cliques)
+    cliques += [c for c in (*also, *implied) if c not in cliques]
     terms = Terms(domain, tuple(cliques), support=support)
     groups = clique_groups(workload.schema, cliques)
 
@@ -103,7 +111,7 @@ def measure_join(
     fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
     if cliques:
         importance = clique_importance(workload, cliques)
-        fitted = measure_marginals(curator, groups, fitted, importance, bound, part, progress)
+        fitted = measure_marginals(curator, groups, fitted, importance, bound, part, progress, skipped=implied)
     strategy = f"{len(groups)} marginals, pilot then by expected gain" if cliques else ""
     if products and ways is not None:
         if ways.best == "measure all":

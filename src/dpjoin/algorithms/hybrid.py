@@ -246,7 +246,7 @@ def heavy_errors(
     the values are measured too.
     """
     schema, common = workload.schema, common_attributes(workload.schema)
-    noise = {t: len(own_scopes(workload, t, common)) / (2 * float(rho)) for t in sizes}
+    noise = {t: _marginals_of(workload, t, sums=weighed) / (2 * float(rho)) for t in sizes}
     scopes = measured_scopes(workload) or [()]
     errors = []
     for scope in scopes:
@@ -279,14 +279,23 @@ def seen_too_large(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fra
 def blurred(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
     """By how many of the first values are heavy, what their models blur, in join results.
 
-    Where noise drowns a value's rows, the fit gives it the shape of all others.
+    Where noise drowns a value's rows, the fit gives it the shape of all others. That is about one attribute at a time:
+    how several go together is measured for all values at once.
     """
     results, clear = np.ones(1), np.ones(1)
     for table, size in sizes.items():
-        cells, variance = _measured_cells(workload, table, rho)
+        _, variance = _measured_cells(workload, table, rho)
+        scopes = own_scopes(workload, table, common_attributes(workload.schema))
+        cells = max((workload.schema.cells((a,)) for scope in scopes for a in scope), default=1)
         squared = (size / cells) ** 2
         results, clear = results * size, clear * squared / (squared + variance)
     return BLUR * np.cumsum(results * (1 - clear))
+
+
+def _marginals_of(workload: Workload, table: str, *, sums: bool) -> int:
+    """How many marginals of a table share its budget: where there are no sums, those of several attributes twice."""
+    scopes = own_scopes(workload, table, common_attributes(workload.schema))
+    return len(scopes) + (0 if sums else sum(len(scope) > 1 for scope in scopes))
 
 
 def _measured_cells(workload: Workload, table: str, rho: Fraction) -> tuple[int, float]:

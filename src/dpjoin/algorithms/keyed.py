@@ -51,6 +51,8 @@ from dpjoin.workload import CELLS, Workload, kronecker
 
 DEGREES_SHARE = Fraction(10, 100)
 """Of rho, for the degrees of all values: off by about thirteen at (1, 1e-6). Errors are flat from 0.04 to 0.15."""
+ONE_SIDED = 8.0
+"""So many deviations of a noisy degree are certainly many rows."""
 MOST_VALUES = 2**20
 """Of the key."""
 TRIED_VALUES = 2**17
@@ -109,6 +111,8 @@ class Choice:
     """By edge, about how many join results of light values a cap there cuts."""
     error: float
     heavy_error: float
+    size: float
+    """Of the join, about."""
 
 
 def keyed_tight(curator: Curator, workload: Workload, shares: KeyedShares, progress: Progress) -> Outcome:
@@ -141,6 +145,7 @@ def release_keyed(
             kept = kept_attributes(workload, table.name, common)
             parts[f"heavy values of {table.name}"] = Alone(table.name, kept, labels, HEAVY)
     whole, *others = curator.restrict("parts", parts, [Concentrated(rho)] * len(parts))
+    chosen = with_one_sided(workload, chosen, degrees, clear, deviation=_deviation(shares.degrees), rho=rho)
     candidates: list[Caps] = [{(t.name, common): cap for t in schema.tables} for cap in _around(chosen.cap)]
     each = Concentrated(round_down(shares.sizes.rho / len(candidates)))
 
@@ -218,15 +223,17 @@ def best_choice(
     heavy = {t: r[order[:most]] for t, r in rows.items()}
     errors, blur = heavy_errors(workload, heavy, rho, weighed=True), blurred(workload, heavy, rho)
     counts = sorted({0, most, *(int(c) for c in np.geomspace(1, max(1, most), 40) if c <= most)})
-    caps = [e for e in EDGES if e <= max(1.0, 2 * float(weight.max()))]
+    # One cap serves all tables, so it may have to leave the largest degree of any.
+    caps = [e for e in EDGES if e <= max(1.0, 2 * max(float(r.max()) for r in rows.values()))]
     price = fading_price(workload)
     prices = [price if cap <= fading.LARGEST else None for cap in caps]
-    size = float((weight**tables).sum())
+    results = np.prod(list(rows.values()), axis=0)
+    size = float(results.sum())
     noise = np.array([_noise(workload, cap, tables, size, rho, own) for cap, own in zip(caps, prices, strict=True)])
     lost = np.zeros((len(counts), len(EDGES)))
     for at, (cap, own) in enumerate(zip(caps, prices, strict=True)):
-        kept = rows_left(weight[order], cap, own)
-        beyond = np.maximum(weight[order] ** tables - kept**tables, 0.0)
+        kept = np.prod([rows_left(r, cap, own) for r in rows.values()], axis=0)
+        beyond = np.maximum(results - kept, 0.0)[order]
         lost[:, at] = np.append(np.cumsum(beyond[::-1])[::-1], 0.0)[counts]
     best: Choice | None = None
     for count, cut in zip(counts, lost, strict=True):
@@ -234,10 +241,47 @@ def best_choice(
         total = np.hypot(noise, heavy_error) + blurs + LOST * cut[: len(caps)]
         at = int(np.argmin(total))
         if best is None or total[at] < best.error:
-            best = Choice(count, caps[at], cut, float(total[at]), heavy_error)
+            best = Choice(count, caps[at], cut, float(total[at]), heavy_error, size)
     assert best is not None
     likely = _likely_losses(rows, best.heavy, list(zip(caps, prices, strict=True)), degrees_cost)
     return replace(best, lost=np.append(likely, np.zeros(len(EDGES) - len(caps))))
+
+
+def with_one_sided(
+    workload: Workload,
+    chosen: Choice,
+    degrees: Mapping[str, FloatArray],
+    clear: NDArray[np.bool_],
+    *,
+    deviation: float,
+    rho: Fraction,
+) -> Choice:
+    """The choice with what caps cut of values that one table has many rows of, and another hardly any.
+
+    These are never heavy, and ranks do not tell of them: there the most frequent values are the same in all tables. By
+    noisy degrees they are known, about. Where they make a difference the cap is chosen anew.
+    """
+    rows = {t: np.maximum(d, 0.0) for t, d in degrees.items()}
+    most = np.max(list(rows.values()), axis=0)
+    one_sided = ~clear & (most > ONE_SIDED * deviation)
+    if not one_sided.any():
+        return chosen
+    tables, price = len(rows), fading_price(workload)
+    few = {t: r[one_sided] for t, r in rows.items()}
+    together = np.prod(list(few.values()), axis=0)
+    caps = [e for e in EDGES if e <= 2 * float(most[one_sided].max())]
+    prices = [price if cap <= fading.LARGEST else None for cap in caps]
+    lost = chosen.lost.copy()
+    for at, (cap, own) in enumerate(zip(caps, prices, strict=True)):
+        kept = np.prod([rows_left(r, cap, own) for r in few.values()], axis=0)
+        lost[at] += float(np.maximum(together - kept, 0.0).sum())
+    least = EDGES.index(chosen.cap)
+    errors = {
+        cap: _noise(workload, cap, tables, chosen.size, rho, own) + LOST * float(lost[EDGES.index(cap)])
+        for cap, own in zip(caps, prices, strict=True)
+        if EDGES.index(cap) >= least
+    }
+    return replace(chosen, cap=min(errors, key=errors.__getitem__, default=chosen.cap), lost=lost)
 
 
 def _likely_losses(
@@ -249,7 +293,7 @@ def _likely_losses(
     of them has more, and a value that noise makes too small in one of them stays light.
     """
     public = np.random.default_rng(1)  # a forecast again
-    deviation = 1 / math.sqrt(2 * float(cost.rho))
+    deviation = _deviation(cost)
     trial = {t: np.maximum(r + np.sqrt(r) * public.standard_normal(len(r)), 0.0) for t, r in rows.items()}
     noisy = {t: r + deviation * public.standard_normal(len(r)) for t, r in trial.items()}
     light = np.lexsort((-_weight(noisy), ~_clear(noisy, cost)))[heavy:]
@@ -265,7 +309,12 @@ def _weight(rows: Mapping[str, FloatArray]) -> FloatArray:
 
 def _clear(rows: Mapping[str, FloatArray], cost: Concentrated) -> NDArray[np.bool_]:
     """Values that every table has more rows of than noise. What one table hardly has is multiplied noise if heavy."""
-    return np.asarray(np.min(list(rows.values()), axis=0) > 2 / math.sqrt(2 * float(cost.rho)))
+    return np.asarray(np.min(list(rows.values()), axis=0) > 2 * _deviation(cost))
+
+
+def _deviation(cost: Concentrated) -> float:
+    """Of a noisy degree."""
+    return 1 / math.sqrt(2 * float(cost.rho))
 
 
 def _noise(workload: Workload, cap: int, tables: int, size: float, rho: Fraction, price: float | None) -> float:

@@ -59,14 +59,14 @@ def measure_marginals(
 ) -> Fitted:
     """Spend exactly `rho` on a model's cliques, on top of what is known before; `groups` are the cliques as queries.
 
-    One-way marginals may be `skipped` at first, where something else tells of them. `pilot` is the share of the pilot;
+    Marginals may be `skipped` at first, where something else tells of them. `pilot` is the share of the pilot;
     `between` is asked after it: it may measure something else, and returns all that is known then and how much of what
     is left it has spent.
     """
     fit, evidence = before.fit, before.evidence
     terms = fit.terms
     curator.prepare(groups)
-    wide = [i for i, c in enumerate(terms.cliques) if len(c) > 1]
+    wide = [i for i, c in enumerate(terms.cliques) if len(c) > 1 and c not in skipped]
     single = [i for i, c in enumerate(terms.cliques) if len(c) == 1 and c not in skipped]
 
     def measured(evidence: Evidence, which: list[int], costs: list[Fraction]) -> Evidence:
