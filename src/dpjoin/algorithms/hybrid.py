@@ -29,11 +29,11 @@ from dpjoin.algorithms.alone import (
 from dpjoin.algorithms.as_one import domain_of, measure_join, measure_total
 from dpjoin.algorithms.levels import expected_results, expected_rows, value_cap
 from dpjoin.algorithms.parts import (
-    SHAPE_DISTANCE,
     SHRINKAGE,
     borrowed_shape,
     cells_of,
     part_facts,
+    predicted,
     settled,
     shape_noise,
     size_noise,
@@ -46,7 +46,7 @@ from dpjoin.algorithms.weighed import weighed_noise
 from dpjoin.errors import SpecError
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
-from dpjoin.model.terms import FloatArray
+from dpjoin.model.terms import BoolArray, FloatArray
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.budget import Concentrated
@@ -125,26 +125,46 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
         shape, strategy = measure_join(light, workload, bound, total, progress, support=support)
         models: dict[str, Part] = {"light values": shape}
         told("all that are neither heavy nor odd", bound.value, shape.total, cut.light_error, strategy)
-        if cut.odd:
-            odd, *others = others
-            odd_bound = odd.part_bound()
-            expected = sum(expected_results(degrees, v, shares.degrees_width) for v in cut.odd)
-            size = settled(measure_total(odd, odd_bound, odd.rho_left), expected)
-            support = cells_of(workload, everywhere(schema, labels, ODD))
-            models["odd values"] = borrowed_shape(workload, shape.table, size, support)
-            strategy = "their size alone; the shape is that of light values"
-            told(f"{len(cut.odd)} odd", odd_bound.value, size.noisy, cut.odd_error, strategy)
+        odd = others.pop(0) if cut.odd else None
         if cut.heavy:
             named = dict(zip((t.name for t in schema.tables), others, strict=True))
             tables = measure_alone(workload, named, common, listed=True, progress=progress)
             models["heavy values"] = joined = joined_heavy(workload, tables, common, cut.heavy)
             strategy = "each table alone, joined afterwards"
             told(f"{len(cut.heavy)} heavy", 1, joined.total, cut.heavy_error, strategy)
+        if odd is not None:
+            expected = sum(expected_results(degrees, v, shares.degrees_width) for v in cut.odd)
+            support = cells_of(workload, everywhere(schema, labels, ODD))
+            model, strategy = measure_odd(odd, workload, models, expected, support, shares.count, progress)
+            models["odd values"] = model
+            told(f"{len(cut.odd)} odd", odd.part_bound().value, model.total, cut.odd_error, strategy)
     union = Union(tuple(models.values()), tuple(models))
     words = [f"{len(cut.heavy)} heavy values table by table"] if cut.heavy else []
-    words += [f"{len(cut.odd)} odd ones by size"] if cut.odd else []
+    words += [f"{len(cut.odd)} odd ones apart"] if cut.odd else []
     strategy = ", ".join([*words, "the rest as one join"]) if words else facts[0]["strategy"]
     return Outcome(union, bound.value, max(1, round(union.total)), strategy, tuple(facts))
+
+
+def measure_odd(
+    curator: Curator,
+    workload: Workload,
+    others: Mapping[str, Part],
+    expected: float,
+    support: BoolArray | None,
+    count: Concentrated,
+    progress: Progress,
+) -> tuple[Model, str]:
+    """Odd values: as one join if that shows more than noise, else by size, with the shape of the others."""
+    bound = curator.part_bound()
+    seen = measure_total(curator, bound, count.rho)
+    if predicted(workload, bound=bound.value, size=settled(seen, expected).noisy, rho=curator.rho_left).shaped:
+        return measure_join(curator, workload, bound, seen, progress, support=support, seed=1)
+    size = settled(seen.combined(measure_total(curator, bound, curator.rho_left)), expected)
+    light, *heavy = others.values()
+    # Light values are more like odd ones, unless there are too few of them to tell.
+    enough = light.total >= size.noisy or not heavy
+    known = light.table if enough else np.sum([model.table for model in others.values()], axis=0)
+    return borrowed_shape(workload, known, size, support), "their size alone; the shape is that of others"
 
 
 def joined_heavy(
@@ -185,7 +205,8 @@ def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_wi
             bound = max([lowest, *(caps[v] for v in order[count : count + 1])])
             light = shape_noise(workload, bound=bound, size=1.0, rho=rho) + size_noise(bound, rho)
             odd = tuple(v for v in order[:count] if v not in inside)
-            odd_error = size_noise(caps[odd[0]], rho) + SHAPE_DISTANCE * float(odd_masses[count - 1]) if odd else 0.0
+            mass = float(odd_masses[count - 1]) if odd else 0.0
+            odd_error = predicted(workload, bound=caps[odd[0]], size=mass, rho=rho).error if odd else 0.0
             heavy_error = float(found.errors[heavy - 1]) if heavy else 0.0
             too_large = float(found.too_large[heavy - 1]) if heavy else 0.0
             error = math.hypot(light, heavy_error, odd_error) + too_large / 2
