@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import auto
 from dpjoin.algorithms.auto import auto_shares, auto_tight
-from dpjoin.algorithms.forecast import hybrid_error, per_table_error
+from dpjoin.algorithms.forecast import DEGREES_KNOWN, flattened_size, hybrid_error, per_table_error
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.ranks import aligned_size, degree_sequence
 from dpjoin.engine.brute import BruteEngine
@@ -130,6 +131,25 @@ def test_forecasts_grow_with_what_they_are_made_of() -> None:
         assert 0 < small < large
     sequence = degree_sequence(ranks_of([50, 40, 3, 2, 1], 0.0, rng))
     assert aligned_size([sequence, sequence]) == pytest.approx(50**2 + 40**2 + 14, rel=0.25)
+
+
+def test_what_a_join_of_models_flattens_is_foreseen() -> None:
+    """Nothing where rows meet by chance; else what frequent values have beyond that, less where degrees stand out."""
+    workload = dj.Workload.marginals(declared("two"), [("p", "q")])
+    values, rho = workload.schema.cells(("A",)), Fraction(1, 40)
+
+    def flattened(scale: float) -> float:
+        degrees = scale * np.arange(1.0, values + 1.0)
+        size = float((degrees**2).sum())
+        return flattened_size(workload, dict.fromkeys("rs", degrees), size=size, rho=rho) / size
+
+    even = dict.fromkeys("rs", np.full(values, 7.0))
+    assert flattened_size(workload, even, size=49.0 * values, rho=rho) == pytest.approx(0.0)
+    assert flattened(1.0) > flattened(10.0) > flattened(1000.0) >= 0.0
+    degrees = np.arange(1.0, values + 1.0)
+    excess = 1 - float(degrees.sum()) ** 2 / (values * float((degrees**2).sum()))
+    kept = degrees.var() / (degrees.var() + 1 / (2 * float(rho) * DEGREES_KNOWN))
+    assert flattened(1.0) == pytest.approx((1 - kept**2) * excess)
 
 
 @pytest.mark.parametrize(("limit", "taken"), [(300, "capped"), (2, "multi_table")])

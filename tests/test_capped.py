@@ -275,6 +275,18 @@ def test_noise_alone_shows_no_rows_beyond_the_largest_degree() -> None:
     assert all(b[0] - b[EDGES.index(32) + 1] > 0 and b[EDGES.index(198) + 1] > 1000 for b in hot)
 
 
+@pytest.mark.statistical
+def test_a_thin_tail_is_seen_by_its_sum() -> None:
+    """1,000 rows, 90 values, a quarter of the rows above rank 13: few in each bucket of ranks, which noise hides."""
+    weights = 1 / np.arange(1, 90) ** 0.6
+    degrees = np.random.default_rng(0).multinomial(1000, weights / weights.sum()).tolist()
+    exact = sum(max(0, d - 13) for d in degrees)
+    rng = np.random.default_rng(3)
+    beyond = [rows_beyond(ranks_of(degrees, 23.0, rng))[EDGES.index(13) + 1] for _ in range(100)]
+    assert np.median(beyond) == pytest.approx(exact, rel=0.2)
+    assert sum(b < 0.5 * exact for b in beyond) <= 15
+
+
 # Caps ----------------------------------------------------------------------------------------------------------------
 
 

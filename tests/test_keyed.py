@@ -12,7 +12,7 @@ import pytest
 import dpjoin as dj
 from audit import audited, tight_run
 from dpjoin.algorithms import keyed
-from dpjoin.algorithms.keyed import Choice, best_choice, check_keyed, keyed_shares, keyed_tight
+from dpjoin.algorithms.keyed import EDGES, Choice, best_choice, check_keyed, keyed_shares, keyed_tight, with_one_sided
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
@@ -213,6 +213,54 @@ def test_the_choice_follows_the_degrees() -> None:
     hot = choice([5000.0, 5000.0, *[3.0] * 998])
     assert 2 <= hot.heavy <= 20
     assert hot.cap <= 30
+
+
+def test_a_table_with_far_larger_degrees_is_not_cut_unawares() -> None:
+    """One cap serves both tables, so it says nothing that their typical degrees are below it."""
+    schema = schema_of("two", values=999)
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    shares = keyed_shares(BLUNT, schema)
+    sequences = {"r": 20_000.0 / np.arange(1, 1001) ** 1.3, "s": np.full(1000, 60.0)}
+    chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=shares.accountant.rho / 2)
+    left_at = EDGES.index(chosen.cap)
+    light = sequences["r"][chosen.heavy :]
+    lost = float((np.maximum(light - chosen.cap, 0.0) * 60.0).sum())
+    assert chosen.lost[left_at] >= 0.5 * lost, "what the cap cuts of the larger table is foreseen"
+    assert lost < 0.2 * chosen.size
+    assert chosen.size == pytest.approx(float((sequences["r"] * 60.0).sum()))
+
+
+def test_values_of_one_table_alone_move_the_cap_and_what_it_is_known_to_lose() -> None:
+    schema = schema_of("two", values=999)
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    rho = keyed_shares(BLUNT, schema).accountant.rho / 2
+    chosen = Choice(0, EDGES[10], np.zeros(len(EDGES)), 1.0, 1.0, 1e7)
+    degrees = {"r": np.zeros(1000), "s": np.full(1000, 8.0)}
+    clear = np.zeros(1000, dtype=bool)
+    assert with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho) is chosen
+    degrees["r"][:200] = 400.0
+    moved = with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho)
+    assert moved.cap > chosen.cap
+    assert moved.lost[10] == pytest.approx(200 * 8.0 * 400.0, rel=0.05)
+    assert moved.lost[EDGES.index(moved.cap)] < moved.lost[10]
+    clear[:200] = True
+    assert with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho) is chosen, "heavy ones are not cut"
+
+
+def test_bars_hold_where_one_table_has_hot_values_and_the_other_none() -> None:
+    """17,000 rows of a value here and a hundred there: a cap between the two once made the join half as large."""
+    rng = np.random.default_rng(7)
+    weights = 1 / np.arange(1, 501) ** 1.3
+    keys = {"r": rng.choice(500, 40_000, p=weights / weights.sum()), "s": rng.integers(0, 500, 20_000)}
+    tables = {
+        t: pa.table({"A": k, a: rng.integers(0, 3, len(k))}) for (t, k), a in zip(keys.items(), "pq", strict=True)
+    }
+    schema = schema_of("two", values=499)
+    workload = dj.Workload.marginals(schema, [("p",), ("q",), ("p", "q")])
+    exact = int((np.bincount(keys["r"], minlength=500) * np.bincount(keys["s"], minlength=500)).sum())
+    made = [dj.release(schema, workload, tables, BLUNT, method="keyed") for _ in range(3)]
+    assert np.median([m.answer()[:3].sum() for m in made]) == pytest.approx(exact, rel=0.08)
+    assert np.mean([dj.evaluate(m, tables).covered for m in made]) >= 0.7
 
 
 @pytest.mark.parametrize(

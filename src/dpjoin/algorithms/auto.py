@@ -21,7 +21,7 @@ from dpjoin.algorithms.capped import (
     measure_ranks,
     release_candidate,
 )
-from dpjoin.algorithms.forecast import hybrid_error, per_table_error
+from dpjoin.algorithms.forecast import flattened_size, hybrid_error, per_table_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, best_choice, check_keyed, release_keyed, split_keyed
 from dpjoin.algorithms.parts import fitted_noise, size_noise
@@ -158,7 +158,9 @@ def predicted_errors(
         all_heavy = chosen.heavy == schema.cells(common)
     if _serves(lambda s: check_per_table(s, workload), schema):
         gain = 1.0 if all_heavy else PER_TABLE_GAIN
-        predicted["per_table"] = gain * per_table_error(workload, degrees, rho=rho)
+        size = best.total.noisy + best.lost.noisy
+        too_small = flattened_size(workload, degrees, size=size, rho=rho)
+        predicted["per_table"] = per_table_error(workload, degrees, rho=rho, gain=gain) + too_small
     return predicted
 
 

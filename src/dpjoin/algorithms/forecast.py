@@ -6,6 +6,7 @@ how large the noise of each method would be. Errors are in join results, on aver
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -23,6 +24,9 @@ MOST_LISTED = 2048
 VARIES, POOLED_BLUR = 0.1, 0.4
 """A model of all values learns from all of them what they have in common, so that it is off by less than one of a few
 heavy values would be, and blurs less. Both were chosen on the first seven rows of `benchmarks/methods.py`."""
+
+DEGREES_KNOWN = 0.4
+"""Of a table's budget, about what tells how many rows each value has."""
 
 
 def hybrid_error(
@@ -43,9 +47,31 @@ def hybrid_error(
     return best_cut(workload, listed, half_width=half_width, rho=rho).error
 
 
-def per_table_error(workload: Workload, degrees: Mapping[str, FloatArray], *, rho: Fraction) -> float:
-    """The error of joining a model of each table, keys included: its noise, and what it blurs."""
-    values = min(workload.schema.cells(common_attributes(workload.schema)), MOST_VALUES)
-    sizes = {t: np.append(d, np.zeros(max(0, values - len(d))))[:values] for t, d in degrees.items()}
+def per_table_error(
+    workload: Workload, degrees: Mapping[str, FloatArray], *, rho: Fraction, gain: float = 1.0
+) -> float:
+    """The error of joining a model of each table, keys included: its noise, and what it blurs, `gain` times."""
+    sizes = _by_value(workload, degrees)
     noise = heavy_errors(workload, sizes, rho, varies=VARIES)
-    return float(noise[-1] + POOLED_BLUR * blurred(workload, sizes, rho)[-1])
+    return gain * float(noise[-1] + POOLED_BLUR * blurred(workload, sizes, rho)[-1])
+
+
+def flattened_size(workload: Workload, degrees: Mapping[str, FloatArray], *, size: float, rho: Fraction) -> float:
+    """By how many join results that join is too small, where the join has this size.
+
+    Noise hides how many rows each value has, so a fit pulls them towards each other: what values with many rows in all
+    tables have beyond rows that meet by chance is lost in part.
+    """
+    sizes = _by_value(workload, degrees)
+    values = workload.schema.cells(common_attributes(workload.schema))
+    by_chance = values * math.prod(float(rows.sum()) / values for rows in sizes.values())
+    variance = 1 / (2 * float(rho) * DEGREES_KNOWN)
+    spread = [float((rows**2).sum()) / values - (float(rows.sum()) / values) ** 2 for rows in sizes.values()]
+    kept = math.prod(v / (v + variance) for v in spread)
+    return (1 - kept) * max(0.0, size - by_chance)
+
+
+def _by_value(workload: Workload, degrees: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Each table's degrees with zeros for values that have no rows, as far as is written down."""
+    values = min(workload.schema.cells(common_attributes(workload.schema)), MOST_VALUES)
+    return {t: np.append(d, np.zeros(max(0, values - len(d))))[:values] for t, d in degrees.items()}

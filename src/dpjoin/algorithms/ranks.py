@@ -16,6 +16,8 @@ from dpjoin.privacy.partition import NoisyRanks
 STANDS_OUT = 10.0
 """By how many variances of the noise a longer histogram must fit better to count, and by one more for each bucket. Of
 pure noise hardly any does; one value of 650 rows above others of 200 does half the time."""
+TAIL = 3.0
+"""By how many deviations the rows of several buckets together must stand out to count."""
 EDGES = tuple(sorted({max(n + 1, round(1.2**n)) for n in range(110)}))
 """The caps there are, and the edges of the ranks' buckets: all small numbers, then a fifth more each."""
 MOST_VALUES = 2**20
@@ -33,7 +35,12 @@ def rows_beyond(ranks: NoisyRanks) -> FloatArray:
     # With nothing from bucket n on, for each n.
     fits = [np.maximum(fit, 0.0) * widths for fit in falling_fits(noisy / widths, widths**2)]
     misfit = np.array([n + float(((noisy - fit) ** 2).sum()) / ranks.deviation**2 for n, fit in enumerate(fits)])
-    inside = fits[int(np.argmax(misfit <= misfit.min() + STANDS_OUT))]
+    seen = int(np.argmax(misfit <= misfit.min() + STANDS_OUT))
+    # A long thin tail: none of its buckets stands out, and all of them together do.
+    together = np.cumsum(noisy[seen:]) / (ranks.deviation * np.sqrt(np.arange(1, len(noisy) - seen + 1)))
+    if len(together) and together.max() > TAIL:
+        seen += int(np.argmax(together)) + 1
+    inside = fits[seen]
     return np.append(np.cumsum(inside[::-1])[::-1], 0.0)
 
 
