@@ -13,6 +13,7 @@ from fractions import Fraction
 from dpjoin.algorithms.as_one import is_large, measure_join, measure_total
 from dpjoin.algorithms.capped import (
     ALIGNED,
+    LOST,
     RANKS_SHARE,
     SIZES_SHARE,
     Candidate,
@@ -160,7 +161,7 @@ def predicted_errors(
         gain = 1.0 if all_heavy else PER_TABLE_GAIN
         size = best.total.noisy + best.lost.noisy
         too_small = flattened_size(workload, degrees, size=size, rho=rho)
-        predicted["per_table"] = per_table_error(workload, degrees, rho=rho, gain=gain) + too_small
+        predicted["per_table"] = per_table_error(workload, degrees, rho=rho, gain=gain) + LOST * too_small
     return predicted
 
 
