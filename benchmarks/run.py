@@ -17,6 +17,7 @@ import shop
 import speed
 import trap
 import uniformize
+import unseen
 import wide
 
 
@@ -38,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
         status = status or uniformize.main(wanted) or gap.main(wanted) or hybrid.main(wanted)
         status = status or trap.main(wanted)
     if options.only in (None, "methods"):
-        status = status or methods.main(["--quick"] if options.quick else [])
+        wanted = ["--quick"] if options.quick else []
+        status = status or methods.main(wanted) or unseen.main(wanted)
     if options.only in (None, "large"):
         wanted = ["--quick"] if options.quick else []
         status = status or large.main(wanted) or wide.main(wanted)

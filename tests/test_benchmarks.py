@@ -22,6 +22,7 @@ import large
 import methods
 import peers
 import report
+import unseen
 import wide
 from baselines import Elastic, PerTable, elastic_beta, elastic_gaussian, mean_total_variation
 
@@ -175,6 +176,20 @@ def test_fading_quick_run_shows_that_fading_loses_less(
     for bound in (20, 60, 135):
         assert fading.lost(degrees, bound, fading.PRICES[0]) < 0.9 * fading.lost(degrees, bound, None)
     assert not list(tmp_path.iterdir())
+
+
+def test_unseen_quick_run_has_every_method_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    assert unseen.main(["--quick"]) == 0
+    shown = capsys.readouterr().out
+    assert "| tables | auto | two_table | capped | keyed | hybrid | per_table |" in shown
+    assert "90 % bars of auto cover" in shown
+    assert not list(tmp_path.iterdir())
+    first, again = (unseen.draw(7, largest=3.3) for _ in range(2))
+    assert first.words == again.words
+    assert all(first.tables[t].equals(again.tables[t]) for t in first.tables)
 
 
 def test_large_keeps_rows_resumes_and_reports_peers_that_did_not_finish(
