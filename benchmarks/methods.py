@@ -297,11 +297,12 @@ def _flatten(row: Row) -> Run:
 
 
 def times(row: Row, name: str, runs: int) -> int:
-    """Three times as often where single runs scatter and are cheap: all of the tight profile on synthetic rows, and on
-    real pairs what auto is and what it nearly always chooses. Fifteen times where a ratio of two columns is asked for.
+    """Three times as often where single runs scatter and are cheap: all of the tight profile on made-up rows, and on
+    real ones what auto is and what it nearly always chooses. Fifteen times where a ratio of two columns is asked for.
     """
-    scatter = name not in ("flatten", "paper") if row.group == "synthetic" else name in ("capped", "auto")
-    if runs == 1 or not scatter or row.group not in ("synthetic", "two tables"):
+    made_up = row.group in ("synthetic", "hot keys")
+    scatter = name not in ("flatten", "paper") if made_up else name in ("capped", "auto")
+    if runs == 1 or not scatter:
         return runs
     return (15 if row.name == HARD else 3) * runs
 
@@ -351,9 +352,9 @@ def page(rows: Rows, runs: int) -> str:
     parts = [
         "# Which method when",
         f"Made by `{command('methods.py', '--runs', runs)}` with {versions('mbi', 'jax')}.",
-        f"Budget (1, 1e-6), medians of {runs} runs ({3 * runs} of the tight profile on synthetic rows, {15 * runs} on "
-        f"{HARD}, and {3 * runs} of capped and auto on two real tables), best of each row in bold. A dash: the method "
-        "does not apply.",
+        f"Budget (1, 1e-6), medians of {runs} runs ({3 * runs} of the tight profile on made-up rows, {15 * runs} on "
+        f"{HARD}, and {3 * runs} of capped and auto on real ones), best of each row in bold. A dash: the method does not "
+        "apply.",
         _words(),
     ]
     for figure, title in (
