@@ -353,8 +353,8 @@ def page(rows: Rows, runs: int) -> str:
         "# Which method when",
         f"Made by `{command('methods.py', '--runs', runs)}` with {versions('mbi', 'jax')}.",
         f"Budget (1, 1e-6), medians of {runs} runs ({3 * runs} of the tight profile on made-up rows, {15 * runs} on "
-        f"{HARD}, and {3 * runs} of capped and auto on real ones), best of each row in bold. A dash: the method does not "
-        "apply.",
+        f"{HARD}, and {3 * runs} of capped and auto on real ones), best of each row in bold. A dash: the method does "
+        "not apply.",
         _words(),
     ]
     for figure, title in (
