@@ -118,9 +118,10 @@ def page(rows: list[dict[str, Any]], runs: int) -> str:
             "# Random pairs of tables",
             f"Made by `{command('unseen.py', '--runs', runs, '--count', len(rows))}` with {versions()}.",
             f"Budget (1, 1e-6), all marginals of one and two attributes, medians of {runs} runs; in brackets the share "
-            f"of cells whose 90 % bar holds. A dash: the method does not serve. Seeds {FIRST_SEED} to {FIRST_SEED + len(rows) - 1}; methods and constants "
-            f"were last changed while looking at seeds {LOOKED_AT} of a draft of this page. The best column is the "
-            "best of those shown, by the same few runs: even the same method twice would not come out at 1.",
+            "of cells whose 90 % bar holds. A dash: the method does not serve. "
+            f"Seeds {FIRST_SEED} to {FIRST_SEED + len(rows) - 1}; methods and constants were last changed while "
+            f"looking at seeds {LOOKED_AT} of a draft of this page. The best column is the best of those shown, by the "
+            "same few runs: even the same method twice would not come out at 1.",
             "\n".join(said),
             markdown_table(
                 ["tables", "auto", *(m for m in METHODS if m != "auto"), "auto / best, TV", "auto / best, largest"],
