@@ -343,6 +343,17 @@ def test_a_release_among_crossed_queries_lags_and_stays_close(monkeypatch: pytes
     assert release.answer().shape == (1200,)
 
 
+def test_answers_too_large_for_single_precision_are_worked_out_in_double() -> None:
+    """Five crossed factors of 16 bits: a query of 2^80 units on 10^15 join results is beyond 3e38."""
+    schema = split_schema([2] * 5)
+    group = kronecker(schema, dict.fromkeys(schema.queryable, Factor("weights", (1, 2**16), Fraction(1))))
+    domain = Domain(tuple(schema.queryable), (), dict.fromkeys(schema.queryable, 2))
+    for total, dtype in ((1e15, np.float64), (1.0, np.float32)):
+        late = algorithm._Late([group], Iterate(domain, total, [group.scope]), 1e-9).answers()
+        assert late.tables[0].dtype == dtype
+        assert int(late.answers[0][0]) == pytest.approx(total * ((1 + 2**16) / 2) ** 5, rel=1e-5)
+
+
 def test_steps_bound_how_far_a_table_moves() -> None:
     """Half the l1 distance is at most tanh(width x step / 4) of the total, and some table comes close."""
     rng = np.random.default_rng(8)

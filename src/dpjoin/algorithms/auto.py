@@ -161,7 +161,7 @@ def predicted_errors(
         gain = 1.0 if all_heavy else PER_TABLE_GAIN
         size = best.total.noisy + best.lost.noisy
         too_small = flattened_size(workload, degrees, size=size, rho=rho)
-        predicted["per_table"] = per_table_error(workload, degrees, rho=rho, gain=gain) + LOST * too_small
+        predicted["per_table"] = gain * per_table_error(workload, degrees, rho=rho) + LOST * too_small
     return predicted
 
 

@@ -47,13 +47,11 @@ def hybrid_error(
     return best_cut(workload, listed, half_width=half_width, rho=rho).error
 
 
-def per_table_error(
-    workload: Workload, degrees: Mapping[str, FloatArray], *, rho: Fraction, gain: float = 1.0
-) -> float:
-    """The error of joining a model of each table, keys included: its noise, and what it blurs, `gain` times."""
+def per_table_error(workload: Workload, degrees: Mapping[str, FloatArray], *, rho: Fraction) -> float:
+    """The error of joining a model of each table, keys included: its noise, and what it blurs."""
     sizes = _by_value(workload, degrees)
     noise = heavy_errors(workload, sizes, rho, varies=VARIES)
-    return gain * float(noise[-1] + POOLED_BLUR * blurred(workload, sizes, rho)[-1])
+    return float(noise[-1] + POOLED_BLUR * blurred(workload, sizes, rho)[-1])
 
 
 def flattened_size(workload: Workload, degrees: Mapping[str, FloatArray], *, size: float, rho: Fraction) -> float:

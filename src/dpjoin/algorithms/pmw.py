@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,9 @@ LATE_QUERIES = 2**17
 """From so many queries on, answers to all of them are worked out only when the model has moved enough."""
 ALL_ANSWERS, ONE_LOOK = 100.0, 4.0
 """What working out all answers costs, and how far the table has moved, in tries of one candidate: about."""
+
+LARGEST_SINGLE = 1e30
+"""Answers up to here are worked out in single precision, which ends at 3e38."""
 
 
 def paper_rounds(*, total: float, bound: int, epsilon: float, delta: float, cells: int, queries: int) -> int:
@@ -147,6 +151,9 @@ class _Late:
         lengths = [sum(g.shape if isinstance(g, Kronecker) else (w.shape[1] for _, w in g.parts)) for g in groups]
         last_bit = table.total * float(np.finfo(np.float32).eps)
         self._rounding = [2 * (n + 2) * last_bit * g.max_abs for n, g in zip(lengths, groups, strict=True)]
+        # Half the precision takes half the time; what it rounds away counts as drift. It must hold the answers, though.
+        fits = all(table.total * g.max_abs < LARGEST_SINGLE for g in groups)
+        self._dtype: type[np.floating[Any]] = np.float32 if fits else np.float64
         self._work_out()
 
     def answers(self) -> Lagging:
@@ -165,8 +172,7 @@ class _Late:
         self._rounds += 1
         moved = self._moved * (1 + 1e-9)
         drift = tuple(math.ceil(moved * w + 2 * r) + 2 for w, r in zip(self._widths, self._rounding, strict=True))
-        # Half the precision takes half the time, here and for all answers; what it rounds away counts as drift.
-        now = tuple(self._table.unscaled(g.scope).astype(np.float32) for g in self._groups)
+        now = tuple(self._table.unscaled(g.scope).astype(self._dtype) for g in self._groups)
         return Lagging(self._all, now, self._table.scale, drift)
 
     @property
@@ -182,7 +188,7 @@ class _Late:
         self._moved += self._table.total * math.tanh(abs(step) * self._reach / 4)
 
     def _work_out(self) -> None:
-        self._all = tuple(_whole(self._table.answers(group, dtype=np.float32)) for group in self._groups)
+        self._all = tuple(_whole(self._table.answers(group, dtype=self._dtype)) for group in self._groups)
         self._before = self._table.table()
         self._moved, self._spent, self._rounds = 0.0, ALL_ANSWERS, 0
 
