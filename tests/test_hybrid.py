@@ -21,6 +21,7 @@ from dpjoin.algorithms import as_one, hybrid
 from dpjoin.algorithms.alone import kept_attributes
 from dpjoin.algorithms.as_one import domain_of
 from dpjoin.algorithms.hybrid import Cut, hybrid_tight
+from dpjoin.algorithms.parts import Prediction
 from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.shares import partition_shares, tight_shares
@@ -194,6 +195,35 @@ def many_audits(method: str, shape: str, count: int) -> None:
 def test_hybrid_replays_on_neighbours(shape: str) -> None:
     """Same questions, declared moves hold, nobody pays more than the ledger says, which is the whole budget."""
     many_audits("hybrid", shape, 10)
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("shaped", [True, False])
+@pytest.mark.parametrize("shape", COMMON)
+def test_odd_values_replay_on_neighbours(shape: str, shaped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where some listed values are odd, as one join or by size."""
+    ways = []
+    plain = hybrid.measure_odd
+
+    def odd_cut(turn: int) -> Callable[..., Cut]:
+        def cut(workload: Workload, degrees: Mapping[str, Any], **_: Any) -> Cut:
+            listed = every_listed(degrees)
+            heavy, odd = (listed[1:], listed[:1]) if turn % 2 else ((), listed)
+            return Cut(tuple(heavy), 0.0, 0.0, 0.0, tuple(odd), 0.0)
+
+        return cut
+
+    def noted(*arguments: Any) -> tuple[Model, str]:
+        model, words = plain(*arguments)
+        ways.append("size alone" in words)
+        return model, words
+
+    monkeypatch.setitem(globals(), "chosen_cut", odd_cut)
+    monkeypatch.setattr(hybrid, "predicted", lambda *_, **__: Prediction(1.0, shaped))
+    monkeypatch.setattr(hybrid, "measure_odd", noted)
+    many_audits("hybrid", shape, 5)
+    assert ways
+    assert set(ways) == {not shaped}
 
 
 @pytest.mark.replay
