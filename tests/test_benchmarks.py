@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,50 +144,47 @@ def test_methods_quick_run_has_every_column_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_large_quick_run_needs_no_peer_and_writes_nothing(
+@pytest.fixture
+def quick_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    assert large.main(["--quick"]) == 0
-    text = capsys.readouterr().out
+) -> Callable[[Any], str]:
+    """What a benchmark's quick run shows; it writes nothing."""
+
+    def shown(benchmark: Any) -> str:
+        monkeypatch.setattr(report, "RESULTS", tmp_path)
+        assert benchmark.main(["--quick"]) == 0
+        assert not list(tmp_path.iterdir())
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_large_quick_run_needs_no_peer(quick_run: Callable[[Any], str]) -> None:
+    text = quick_run(large)
     assert "| 10^12 | dpjoin |" in text
     assert "no peer was run" in text
-    assert not list(tmp_path.iterdir())
 
 
-def test_wide_quick_run_writes_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    assert wide.main(["--quick"]) == 0
-    text = capsys.readouterr().out
+def test_wide_quick_run_meets_its_targets(quick_run: Callable[[Any], str]) -> None:
+    text = quick_run(wide)
     assert text.count("below 2000 MB: met") == 3
     assert "| 10^30 |" in text
-    assert not list(tmp_path.iterdir())
 
 
 def test_fading_quick_run_shows_that_fading_loses_less(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    quick_run: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
     monkeypatch.setattr(fading.queries, "load", lambda: iter(()))
-    assert fading.main(["--quick"]) == 0
-    assert "| 30k-10k-zipf.5 |" in capsys.readouterr().out
+    assert "| 30k-10k-zipf.5 |" in quick_run(fading)
     degrees = fading.instances()["30k-10k-zipf.5"]
     for bound in (20, 60, 135):
         assert fading.lost(degrees, bound, fading.PRICES[0]) < 0.9 * fading.lost(degrees, bound, None)
-    assert not list(tmp_path.iterdir())
 
 
-def test_unseen_quick_run_has_every_method_and_writes_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    assert unseen.main(["--quick"]) == 0
-    shown = capsys.readouterr().out
-    assert "| tables | auto | two_table | capped | keyed | hybrid | per_table |" in shown
-    assert "90 % bars of auto cover" in shown
-    assert not list(tmp_path.iterdir())
+def test_unseen_quick_run_has_every_method_and_draws_the_same_again(quick_run: Callable[[Any], str]) -> None:
+    text = quick_run(unseen)
+    assert "| tables | auto | two_table | capped | keyed | hybrid | per_table |" in text
+    assert "90 % bars of auto cover" in text
     first, again = (unseen.draw(7, largest=3.3) for _ in range(2))
     assert first.words == again.words
     assert all(first.tables[t].equals(again.tables[t]) for t in first.tables)
