@@ -14,7 +14,7 @@ import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import auto
 from dpjoin.algorithms.auto import auto_shares, auto_tight
-from dpjoin.algorithms.forecast import DEGREES_KNOWN, flattened_size, hybrid_error, per_table_error
+from dpjoin.algorithms.forecast import DEGREES_KNOWN, Meeting, flattened_size, hybrid_error, per_table_error
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.ranks import aligned_size, degree_sequence
 from dpjoin.engine.brute import BruteEngine
@@ -123,8 +123,10 @@ def test_forecasts_grow_with_what_they_are_made_of() -> None:
     def both(degrees: list[float]) -> dict[str, Any]:
         return dict.fromkeys("rs", np.array(degrees))
 
-    assert per_table_error(workload, both(light), rho=rho) < per_table_error(workload, both(heavy), rho=rho)
-    assert per_table_error(workload, both(heavy), rho=rho) < per_table_error(workload, both(heavy), rho=rho / 4)
+    def alone(degrees: list[float], rho: Fraction) -> float:
+        return per_table_error(workload, both(degrees), size=float(np.square(degrees).sum()), rho=rho)
+
+    assert 0 < alone(light, rho) < alone(heavy, rho) < alone(heavy, rho / 4)
     for aligned in (True, False):
         small = hybrid_error(workload, both(light), half_width=width, rho=rho, aligned=aligned)
         large = hybrid_error(workload, both(heavy), half_width=width, rho=rho, aligned=aligned)
@@ -149,7 +151,25 @@ def test_what_a_join_of_models_flattens_is_foreseen() -> None:
     degrees = np.arange(1.0, values + 1.0)
     excess = 1 - float(degrees.sum()) ** 2 / (values * float((degrees**2).sum()))
     kept = degrees.var() / (degrees.var() + 1 / (2 * float(rho) * DEGREES_KNOWN))
-    assert flattened(1.0) == pytest.approx((1 - kept**2) * excess)
+    by_chance = np.sqrt(values) * degrees.var() / float((degrees**2).sum())
+    assert flattened(1.0) == pytest.approx((1 - kept**2) * np.hypot(excess, by_chance))
+
+
+def test_a_join_of_models_is_as_good_as_its_values_meet() -> None:
+    """The same degrees: where rows meet by chance, frequent values have fewer results, and their noise counts less."""
+    workload = dj.Workload.marginals(declared("two"), [("p", "q")])
+    values, rho = workload.schema.cells(("A",)), Fraction(1, 40)
+    degrees = dict.fromkeys("rs", 500.0 / np.arange(1.0, values + 1.0) ** 2)
+    sizes = [values * (sum(degrees["r"]) / values) ** 2, float(np.square(degrees["r"]).sum())]
+    assert [Meeting.of(workload, degrees, size).aligned for size in sizes] == pytest.approx([0.0, 1.0])
+    assert [Meeting.of(workload, degrees, size).total(degrees) for size in sizes] == pytest.approx(sizes)
+    apart, aligned = (per_table_error(workload, degrees, size=size, rho=rho) for size in sizes)
+    assert 0 < apart < aligned
+    many = {t: 100 * d for t, d in degrees.items()}
+    shares = [
+        per_table_error(workload, d, size=s, rho=rho) / s for d, s in ((degrees, sizes[1]), (many, 1e4 * sizes[1]))
+    ]
+    assert shares[1] < shares[0] / 10, "noise is a smaller share of more rows"
 
 
 @pytest.mark.parametrize(("limit", "taken"), [(300, "capped"), (2, "multi_table")])

@@ -19,10 +19,10 @@ import dpjoin as dj
 from audit import Recorder, Replayer, Run, Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import as_one, hybrid
 from dpjoin.algorithms.alone import kept_attributes
-from dpjoin.algorithms.as_one import domain_of
+from dpjoin.algorithms.as_one import NoisyTotal, domain_of
 from dpjoin.algorithms.hybrid import Cut, hybrid_tight
 from dpjoin.algorithms.parts import Prediction
-from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
+from dpjoin.algorithms.per_table import Size, likely_total, per_table_shares, per_table_tight, release_tables
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.shares import partition_shares, tight_shares
 from dpjoin.algorithms.two_table import Outcome, two_table_tight
@@ -663,6 +663,84 @@ def test_a_code_of_several_values_is_no_place_to_join(method: str, coarse: str) 
     nested = schema_of("nested", KEY if method == "hybrid" else DECLARED)
     schema = dj.Schema(nested.tables, tuple(COARSE[coarse] if a.name == "B" else a for a in nested.attributes))
     assert "'B'" in refused(schema, method)
+
+
+# The size of a join of models ------------------------------------------------------------------------------------
+
+
+def test_a_join_of_models_gets_the_size_of_the_join() -> None:
+    """Noise hides which of 4,000 values are frequent in both tables, so a join of models alone is far too small."""
+    rng = np.random.default_rng(8)
+    popular = 1 / np.arange(1.0, 4_001.0) ** 0.4
+    keys = [rng.choice(4_000, 15_000, p=popular / popular.sum()) for _ in "rs"]
+    tables = {t: pa.table({"A": k, a: rng.integers(0, 3, len(k))}) for t, a, k in zip("rs", "pq", keys, strict=True)}
+    attributes = (
+        dj.Attribute(name="A", range=(0, 3_999)),
+        dj.Attribute(name="p", range=(0, 2)),
+        dj.Attribute(name="q", range=(0, 2)),
+    )
+    schema = dj.Schema(
+        (dj.Table(name="r", attributes=("A", "p")), dj.Table(name="s", attributes=("A", "q"))), attributes
+    )
+    workload = Workload.marginals(schema, [("p", "q")])
+    exact = int(np.dot(*(np.bincount(k, minlength=4_000) for k in keys)))
+    engine = DuckEngine(schema, tables, attributes=workload.attributes)
+    first, shares = (per_table_shares(Budget(epsilon=1.0, delta=1e-6), schema) for _ in range(2))
+    plain = release_tables(Curator(engine, first.accountant), workload, None, silent).model.total
+    assert plain < 0.93 * exact
+    curator = Curator(engine, shares.accountant)
+    outcome = per_table_tight(curator, workload, shares, silent)
+    assert outcome.model.total == pytest.approx(exact, rel=0.04)
+    assert "scaled" in outcome.strategy
+    group = workload.groups[0]
+    true = np.array(
+        [
+            np.dot(
+                *(
+                    np.bincount(k[tables[t][a].to_numpy() == v], minlength=4_000)
+                    for t, a, k, v in zip("rs", "pq", keys, cell, strict=True)
+                )
+            )
+            for cell in itertools.product(range(3), range(3))
+        ]
+    )
+    assert (np.abs(outcome.model.answer(group) - true) <= outcome.model.error(group, 0.9)).mean() > 0.6
+
+
+@pytest.mark.parametrize(
+    ("noisy", "deviation", "flattened", "between"),
+    [
+        (1_000.0, 1.0, 300.0, (990.0, 1_001.0)),  # the join's size is known well
+        (1_000.0, 1e6, 300.0, (490.0, 530.0)),  # hardly at all: the models' join tells more
+        (1_000.0, 300.0, 0.0, (490.0, 700.0)),  # nothing is flattened, so the models' join is right
+        (5_000.0, 50.0, 0.0, (5_000.0, 5_000.0)),  # unless it contradicts what was measured
+        (1_000.0, 50.0, None, (950.0, 1_000.0)),  # nobody knows what is flattened
+    ],
+)
+def test_the_size_leans_on_what_is_known(
+    noisy: float, deviation: float, flattened: float | None, between: tuple[float, float]
+) -> None:
+    class Models:
+        total = 500.0
+        member_totals = np.array([480.0, 520.0])
+
+    found = likely_total(Models(), Size(NoisyTotal(noisy, deviation), flattened))  # type: ignore[arg-type]
+    assert between[0] <= found.noisy <= between[1]
+    assert found.deviation <= deviation
+
+
+def test_the_size_needs_no_caps_where_bounds_are_declared() -> None:
+    """Keys make it public; where neither serves, the size is that of the models' join."""
+    schema = schema_of("two", DECLARED)
+    keyed = dj.Schema(
+        tuple(replace(t, bounds=(DegreeBound(attributes=("A",), limit=1),)) for t in schema.tables), schema.attributes
+    )
+    assert per_table_shares(GENEROUS, schema).look is not None
+    shares = per_table_shares(GENEROUS, keyed)
+    assert shares.look is None
+    assert shares.count is not None
+    enforced = tuple(replace(t, bounds=(DegreeBound(attributes=("A",), limit=3),), enforce=True) for t in schema.tables)
+    assert per_table_shares(GENEROUS, dj.Schema(enforced, schema.attributes)).look is None
 
 
 # The front door --------------------------------------------------------------------------------------------------

@@ -203,6 +203,19 @@ def test_the_two_ways_of_laying_out_a_table_agree() -> None:
 # -- error bars -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["two tables", "three tables", "chain"])
+def test_another_size_changes_nothing_else(name: str) -> None:
+    """Answers in proportion, and joins of members that have the size up to its deviation, whatever they had before."""
+    joined = make_joined(SHAPES[name])
+    sized = joined.resized(3.0 * joined.total, 0.0)
+    assert sized.total == pytest.approx(3.0 * joined.total)
+    assert np.allclose(sized.member_totals, sized.total)
+    for group in groups_of(SHAPES[name]):
+        assert np.allclose(sized.answer(group), 3.0 * joined.answer(group))
+    off = joined.resized(joined.total, 0.1 * joined.total).member_totals / joined.total - 1
+    assert 0.01 < float(np.abs(off).max()) < 0.4
+
+
 def test_members_that_are_fewer_are_used_again() -> None:
     """A table with two members, or of which only the total is unsure, beside one with three."""
     shape = SHAPES["two tables"]

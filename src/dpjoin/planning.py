@@ -25,6 +25,7 @@ from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.keyed import keyed_shares
 from dpjoin.algorithms.marginals import SINGLES_SHARE, pilot_share
 from dpjoin.algorithms.path import path_shares
+from dpjoin.algorithms.per_table import per_table_shares
 from dpjoin.algorithms.shares import (
     COUNT_SHARE,
     SENSITIVITY_SHARE,
@@ -262,7 +263,7 @@ def _name(workload: Workload, group: Group) -> str:
 _CUT = {
     "hierarchical": "parts by noisy degrees along the attribute tree, each part with its own bound",
     "path": "parts by noisy degrees of all three tables, each part with its own bound (experimental)",
-    "per_table": "each table is modelled with the whole budget, keys included, and the models are joined",
+    "per_table": "each table is modelled, keys included, with all but a look at the join's size; the models are joined",
     "hybrid": "heavy values of the common key table by table, light ones as one join",
     "keyed": "heavy values of a declared key table by table, light ones as one join, at most so many rows of each",
     "truncate": "values of large noisy degree are left out, the rest is one part (experimental)",
@@ -273,10 +274,21 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     """The budget of the methods that cut the join by degrees at several places."""
     gauge = 0.0
     if method == "per_table":
-        count = float(COUNT_SHARE)
+        tables = per_table_shares(spec.budget, spec.schema)
+        whole = tables.accountant.rho
+        looks: list[Stage] = []
+        if tables.look is not None:
+            note = "how many rows have which rank: where to cap"
+            looks.append(Stage("ranks", "discrete Gaussian", float(RANKS_SHARE), note))
+            looks.append(Stage("sizes under caps", "discrete Gaussian", float(SIZES_SHARE), "of the join"))
+        if tables.count is not None:
+            looks.append(Stage("join size", "discrete Gaussian", float(tables.count.rho / whole), "unbiased"))
+        left = 1 - sum(s.share for s in looks)
+        count = left * float(COUNT_SHARE)
         return (
+            *looks,
             Stage("sizes", "discrete Gaussian", count, "of each table: a row is in one, so each has all of it"),
-            Stage("queries", "discrete Gaussian", 1 - count, "each table's marginals, with its join attributes"),
+            Stage("queries", "discrete Gaussian", left - count, "each table's marginals, with its join attributes"),
         )
     if method == "keyed":
         keyed = keyed_shares(spec.budget, spec.schema)

@@ -13,7 +13,6 @@ from fractions import Fraction
 from dpjoin.algorithms.as_one import is_large, measure_join, measure_total
 from dpjoin.algorithms.capped import (
     ALIGNED,
-    LOST,
     RANKS_SHARE,
     SIZES_SHARE,
     Candidate,
@@ -22,13 +21,13 @@ from dpjoin.algorithms.capped import (
     measure_ranks,
     release_candidate,
 )
-from dpjoin.algorithms.forecast import flattened_size, hybrid_error, per_table_error
+from dpjoin.algorithms.forecast import common_degrees, hybrid_error, per_table_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, best_choice, check_keyed, release_keyed, split_keyed
 from dpjoin.algorithms.parts import fitted_noise, size_noise
-from dpjoin.algorithms.per_table import PerTableShares, check_per_table, per_table_tight
+from dpjoin.algorithms.per_table import check_per_table, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.ranks import aligned_size, degree_sequence
+from dpjoin.algorithms.ranks import aligned_size
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes
@@ -48,9 +47,9 @@ DEGREES_SHARE = Fraction(30, 100)
 HYBRID_GAIN = 1.5
 """How much less the hybrid must promise: its heavy values have larger single errors than noise that is the same
 everywhere."""
-PER_TABLE_GAIN = 1.45
-"""Likewise: where the two promise the same, `keyed`, which leaves light values to caps, was better. Not where all
-values are heavy: then `keyed` is the same with less to spend."""
+PER_TABLE_GAIN = 0.85
+"""Likewise, how little more `per_table` may promise: the others' promises come out a little too large. From 0.7 to 1
+the choice on the instances of `forecast.TOGETHER` is nearly as good."""
 CAPPED_GAIN = 1.2
 """Likewise, against `keyed`: hot values that caps cut are the largest errors."""
 
@@ -108,7 +107,8 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         own = [r for r in ranks if r.question.by == common_attributes(curator.schema)]
         outcome = release_keyed(curator, workload, shares.keyed, own, progress)
     elif method == "per_table":
-        outcome = per_table_tight(curator, workload, PerTableShares(shares.accountant), progress)
+        size = size_under_caps(curator, workload, ranks, best, shares.count)
+        outcome = release_tables(curator, workload, size, progress)
     elif method == _declared(curator.schema):
         outcome = _as_declared(curator, workload, shares.count, progress)
     else:
@@ -135,16 +135,15 @@ def predicted_errors(
     curator: Curator, workload: Workload, shares: AutoShares, ranks: list[NoisyRanks], best: Candidate
 ) -> dict[str, float]:
     """The error that each method promises, in join results: a function of noisy numbers alone."""
-    schema, common = curator.schema, common_attributes(curator.schema)
-    predicted = {"capped": best.error}
+    schema, predicted = curator.schema, {"capped": best.error}
     if (declared := curator.public_bound()) is not None:
         size, rho = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left
         noise = fitted_noise(workload, bound=declared.value, size=size, rho=rho)
         predicted[_declared(schema)] = noise + size_noise(declared.value, rho)
-    degrees = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if r.question.by == common}
-    if len(degrees) < len(schema.tables) or is_large(workload):
+    degrees = common_degrees(schema, ranks)
+    if not degrees or is_large(workload):
         return predicted  # what several models add up to must be written down
-    rho, all_heavy = curator.rho_left, False
+    rho = curator.rho_left
     if shares.hybrid is not None:
         left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
         aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
@@ -156,12 +155,9 @@ def predicted_errors(
         if chosen.heavy:  # else it would be `capped` with less to spend
             predicted["keyed"] = chosen.error
             predicted["capped"] *= CAPPED_GAIN
-        all_heavy = chosen.heavy == schema.cells(common)
     if _serves(lambda s: check_per_table(s, workload), schema):
-        gain = 1.0 if all_heavy else PER_TABLE_GAIN
-        size = best.total.noisy + best.lost.noisy
-        too_small = flattened_size(workload, degrees, size=size, rho=rho)
-        predicted["per_table"] = gain * per_table_error(workload, degrees, rho=rho) + LOST * too_small
+        size = max(1.0, best.total.noisy + best.lost.noisy)
+        predicted["per_table"] = PER_TABLE_GAIN * per_table_error(workload, degrees, size=size, rho=rho)
     return predicted
 
 

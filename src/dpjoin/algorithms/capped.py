@@ -224,16 +224,15 @@ def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
     # Rows beyond what can be seen are few, and not none: the first candidates have room for them.
     seen = {place: EDGES.index(cap) for place, cap in capped_at(0.0).items()}
     wide, top = ({place: EDGES[min(i + room, len(EDGES) - 1)] for place, i in seen.items()} for room in (DOUBT, ROOM))
-    candidates = [wide, top, *(_raised(schema, capped_at(share), top) for share in LEVELS)]
+    candidates = [_raised(schema, caps) for caps in (wide, top, *(capped_at(share) for share in LEVELS))]
     return [caps for i, caps in enumerate(candidates) if caps not in candidates[:i]]
 
 
-def _raised(schema: Schema, caps: Caps, top: Caps) -> Caps:
-    """Every cap as large as it can be, up to `top`, without a larger bound: what is free is not cut."""
+def _raised(schema: Schema, caps: Caps) -> Caps:
+    """Every cap as large as it can be without a larger bound: what is free is not cut, though nothing be seen there."""
     bound = public_bound_of(schema, caps)
     for place in sorted(caps):
-        higher = [e for e in EDGES if caps[place] < e <= top[place]]
-        for edge in reversed(higher):
+        for edge in reversed([e for e in EDGES if caps[place] < e <= bound]):
             raised = {**caps, place: edge}
             if public_bound_of(schema, raised) <= bound:
                 caps = raised
@@ -382,24 +381,39 @@ def measure_sizes(best: Candidate, count: Concentrated) -> tuple[NoisyTotal, flo
     strict ones more is lost.
     """
     half = round_down(count.rho / 2)
-    before = likely_size(best.among, [c.share for c in best.among])
+    among = _looked_again(best.among, most_telling(best.among, half), half)
+    among = _looked_again(among, best, count.rho - half)
+    whole = whole_size(among)
+    kept = next(c.total for c in among if c.curator is best.curator)
+    promised = NoisyTotal(whole.noisy * (1 - best.share), math.hypot(whole.deviation, best.share * whole.noisy))
+    return whole, max(1.0, kept.combined(promised).noisy)
+
+
+def measure_whole(among: Sequence[Candidate], cost: Concentrated) -> NoisyTotal:
+    """The size of the whole join, after one more look under the caps that tell most of it."""
+    return whole_size(_looked_again(among, most_telling(among, cost.rho), cost.rho))
+
+
+def whole_size(among: Sequence[Candidate]) -> NoisyTotal:
+    return likely_size(among, [c.share for c in among])
+
+
+def most_telling(among: Sequence[Candidate], rho: Fraction) -> Candidate:
+    """The caps under which a look at this cost leaves the least doubt about the size of the whole join."""
+    before = whole_size(among)
 
     def doubt(candidate: Candidate) -> float:
-        noise = size_noise(results_of(candidate.curator, candidate.bound), half)
+        noise = size_noise(results_of(candidate.curator, candidate.bound), rho)
         missing = before.noisy - candidate.total.noisy
         seen = missing > CONTRADICTS * math.hypot(before.deviation, candidate.total.deviation)
         return math.hypot(noise, max(candidate.share * before.noisy, missing if seen else 0.0))
 
-    widest = min(best.among, key=doubt)
-    looks = [(widest, half), (best, count.rho - half)]
-    again = {id(c.curator): c.total for c in best.among}
-    for candidate, rho in looks:
-        seen = measure_total(candidate.curator, candidate.bound, rho)
-        again[id(candidate.curator)] = again[id(candidate.curator)].combined(seen)
-    now = [replace(c, total=again[id(c.curator)]) for c in best.among]
-    whole = likely_size(now, [c.share for c in now])
-    lost = NoisyTotal(whole.noisy * (1 - best.share), math.hypot(whole.deviation, best.share * whole.noisy))
-    return whole, max(1.0, again[id(best.curator)].combined(lost).noisy)
+    return min(among, key=doubt)
+
+
+def _looked_again(among: Sequence[Candidate], which: Candidate, rho: Fraction) -> tuple[Candidate, ...]:
+    seen = measure_total(which.curator, which.bound, rho)
+    return tuple(replace(c, total=c.total.combined(seen)) if c.curator is which.curator else c for c in among)
 
 
 def grown(model: Model, lost: NoisyTotal) -> Model:

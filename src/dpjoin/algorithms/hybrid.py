@@ -258,16 +258,15 @@ def _candidates(most: int) -> list[int]:
 
 
 def heavy_errors(
-    workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction, *, varies: float = 1.0, weighed: bool = False
+    workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction, *, weighed: bool = False
 ) -> FloatArray:
     """By how many of the first values are heavy, the error of their models' join, averaged over the workload's scopes.
 
-    A cell at one value is a product of one count for each table, each about size/cells with noise of its own. `varies`:
-    how far such a count is likely to lie from that share, squared, in units of the share. `weighed`: whether sums over
-    the values are measured too.
+    A cell at one value is a product of one count for each table, each about size/cells with noise of its own.
+    `weighed`: whether sums over the values are measured too.
     """
     schema, common = workload.schema, common_attributes(workload.schema)
-    noise = {t: _marginals_of(workload, t, sums=weighed) / (2 * float(rho)) for t in sizes}
+    noise = {t: marginals_of(workload, t, sums=weighed) / (2 * float(rho)) for t in sizes}
     scopes = measured_scopes(workload) or [()]
     errors = []
     for scope in scopes:
@@ -276,15 +275,17 @@ def heavy_errors(
         for t, size in sizes.items():
             own = [a for a in scope if a in schema.table(t).attributes and a not in common]
             squared = (size / schema.cells(tuple(own))) ** 2
-            # A fit that leans on the other values is never off by more than a count is likely to differ from theirs.
-            likely = varies * squared
-            left = noise[t] * likely / (noise[t] + likely)
-            both, clean = both * (squared + left), clean * squared
+            both, clean = both * (squared + fitted_variance(noise[t], squared)), clean * squared
         cells = schema.cells(tuple(a for a in scope if a not in common))
         each = both - clean
         errors.append(0.4 * SHRINKAGE * cells * np.sqrt(weighed_noise(each) if weighed else np.cumsum(each)))
     mean: FloatArray = np.mean(errors, axis=0)
     return mean
+
+
+def fitted_variance(noise: float, likely: FloatArray) -> FloatArray:
+    """What a fit leaves of noise: it leans on other values, and is never off by more than counts differ from theirs."""
+    return np.asarray(noise * likely / (noise + likely))
 
 
 def seen_too_large(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) -> FloatArray:
@@ -305,15 +306,20 @@ def blurred(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) 
     """
     results, clear = np.ones(1), np.ones(1)
     for table, size in sizes.items():
-        _, variance = _measured_cells(workload, table, rho)
-        scopes = own_scopes(workload, table, common_attributes(workload.schema))
-        cells = max((workload.schema.cells((a,)) for scope in scopes for a in scope), default=1)
-        squared = (size / cells) ** 2
-        results, clear = results * size, clear * squared / (squared + variance)
+        results, clear = results * size, clear * clear_share(workload, table, size, rho)
     return BLUR * np.cumsum(results * (1 - clear))
 
 
-def _marginals_of(workload: Workload, table: str, *, sums: bool) -> int:
+def clear_share(workload: Workload, table: str, rows: FloatArray, rho: Fraction) -> FloatArray:
+    """How much of what a table says of one attribute at each value, with so many rows, noise leaves."""
+    _, variance = _measured_cells(workload, table, rho)
+    scopes = own_scopes(workload, table, common_attributes(workload.schema))
+    cells = max((workload.schema.cells((a,)) for scope in scopes for a in scope), default=1)
+    squared = (rows / cells) ** 2
+    return np.asarray(squared / (squared + variance))
+
+
+def marginals_of(workload: Workload, table: str, *, sums: bool) -> int:
     """How many marginals of a table share its budget: where there are no sums, those of several attributes twice."""
     scopes = own_scopes(workload, table, common_attributes(workload.schema))
     return len(scopes) + (0 if sums else sum(len(scope) > 1 for scope in scopes))

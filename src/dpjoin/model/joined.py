@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product
 from typing import NamedTuple
@@ -138,6 +138,29 @@ class Joined:
         """The table, worked out anew and not kept."""
         return self._marginal(self.domain.attributes, None).reshape(self.domain.rows, self.domain.columns)
 
+    @cached_property
+    def member_totals(self) -> FloatArray:
+        """The size of each join of members."""
+        return np.array([float(self._marginal((), m)) for m in range(self._members)])
+
+    def resized(self, total: float, deviation: float) -> Joined:
+        """The same shape with another size, known from elsewhere: one table's model is scaled, and so are its members.
+
+        Each join of members gets a size that is off by about the deviation, whatever size it has now.
+        """
+        counts = [len(table.members) for table in self.tables]
+        which = int(np.argmax(counts))
+        table = self.tables[which]
+        # Public randomness: the members stand for what is uncertain.
+        off = deviation * np.random.default_rng(len(counts)).standard_normal(counts[which])
+        sizes = np.maximum(total + off, 1.0) / np.maximum(self.member_totals[: counts[which]], 1.0)
+        scaled = table.scaled(total / max(self.total, 1.0), sizes.tolist())
+        return replace(self, tables=(*self.tables[:which], scaled, *self.tables[which + 1 :]))
+
+    @cached_property
+    def _members(self) -> int:
+        return max(len(table.variants) for table in self.tables)
+
     def answer(self, group: Group) -> FloatArray:
         """The group's answers on the join of the models."""
         return self._answer(group, None)
@@ -149,10 +172,9 @@ class Joined:
     def spread(self, group: Group) -> FloatArray | None:
         """How far the answers of each join of members are from the estimate's, members x queries."""
         # The tables' noise is independent, and so are their members: one of each, as they come, is a plausible join.
-        members = max(len(table.variants) for table in self.tables)
-        if not members:
+        if not self._members:
             return None
-        return np.array([self._answer(group, m) for m in range(members)]) - self.answer(group)
+        return np.array([self._answer(group, m) for m in range(self._members)]) - self.answer(group)
 
     def width(self, group: Group) -> FloatArray | None:
         """About how far off each answer is, root mean square; None where only the floors tell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any, Protocol
@@ -98,6 +98,13 @@ class Model:
             return self._member_tables
         share = self.unsure / self.total
         return [self.table * (1.0 + share), self.table * (1.0 - share)]
+
+    def scaled(self, factor: float, member_factors: Sequence[float]) -> Model:
+        """The same shape with this many times the size, and each member likewise."""
+        members = tuple((p, total * own) for (p, total), own in zip(self.members, member_factors, strict=True))
+        plain = None if self.plain is None else self.plain * factor
+        floor, unsure = self.floor * factor, self.unsure * factor
+        return replace(self, total=self.total * factor, plain=plain, members=members, floor=floor, unsure=unsure)
 
     @property
     def support(self) -> BoolArray | None:
