@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpjoin.algorithms import fading
 from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
-from dpjoin.algorithms.as_one import measure_join, measure_total
+from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total
 from dpjoin.algorithms.capped import (
     LOST,
     RANKS_SHARE,
@@ -33,7 +33,7 @@ from dpjoin.algorithms.capped import (
     rows_left,
 )
 from dpjoin.algorithms.hybrid import HEAVY, MOST_CELLS, blurred, check_hybrid, heavy_errors, joined_heavy
-from dpjoin.algorithms.parts import cells_of, fitted_noise, part_facts, size_noise
+from dpjoin.algorithms.parts import cells_of, fitted_noise, part_facts, settled, size_noise
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import EDGES, degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
@@ -262,19 +262,21 @@ def with_one_sided(
     noisy degrees they are known, about. Where they make a difference the cap is chosen anew.
     """
     rows = {t: np.maximum(d, 0.0) for t, d in degrees.items()}
-    most = np.max(list(rows.values()), axis=0)
-    one_sided = ~clear & (most > ONE_SIDED * deviation)
+    one_sided = _one_sided(rows, clear, deviation)
     if not one_sided.any():
         return chosen
     tables, price = len(rows), fading_price(workload)
     few = {t: r[one_sided] for t, r in rows.items()}
     together = np.prod(list(few.values()), axis=0)
-    caps = [e for e in EDGES if e <= 2 * float(most[one_sided].max())]
+    # As it is, noise on either side of none: without what is below none, it would add up.
+    results = settled(_results_of({t: d[one_sided] for t, d in degrees.items()}, deviation), None).noisy
+    factor = results / max(1.0, float(together.sum()))
+    caps = [e for e in EDGES if e <= 2 * max(float(r.max()) for r in few.values())]
     prices = [price if cap <= fading.LARGEST else None for cap in caps]
     lost = chosen.lost.copy()
     for at, (cap, own) in enumerate(zip(caps, prices, strict=True)):
         kept = np.prod([rows_left(r, cap, own) for r in few.values()], axis=0)
-        lost[at] += float(np.maximum(together - kept, 0.0).sum())
+        lost[at] += factor * float(np.maximum(together - kept, 0.0).sum())
     least = EDGES.index(chosen.cap)
     errors = {
         cap: _noise(workload, cap, tables, chosen.size, rho, own) + LOST * float(lost[EDGES.index(cap)])
@@ -284,19 +286,29 @@ def with_one_sided(
     return replace(chosen, cap=min(errors, key=errors.__getitem__, default=chosen.cap), lost=lost)
 
 
+def _results_of(degrees: Mapping[str, FloatArray], deviation: float) -> NoisyTotal:
+    """How many join results some values have together, by noisy degrees; unbiased."""
+    rows = np.array(list(degrees.values()))
+    others = np.array([np.prod(np.delete(rows, n, axis=0), axis=0) for n in range(len(rows))])
+    return NoisyTotal(float(rows.prod(axis=0).sum()), max(1.0, deviation * math.sqrt(float((others**2).sum()))))
+
+
 def _likely_losses(
     rows: Mapping[str, FloatArray], heavy: int, caps: Sequence[tuple[int, float | None]], cost: Concentrated
 ) -> FloatArray:
     """About how many join results of light values each cap (with its price) cuts, in a trial of the whole procedure.
 
     Tables do not have exactly as many rows of a value as each other: they scatter as samples do. A cap cuts where one
-    of them has more, and a value that noise makes too small in one of them stays light.
+    of them has more, and a value that noise makes too small in one of them stays light. What one table hardly has is
+    left to `with_one_sided`.
     """
     public = np.random.default_rng(1)  # a forecast again
     deviation = _deviation(cost)
     trial = {t: np.maximum(r + np.sqrt(r) * public.standard_normal(len(r)), 0.0) for t, r in rows.items()}
     noisy = {t: r + deviation * public.standard_normal(len(r)) for t, r in trial.items()}
-    light = np.lexsort((-_weight(noisy), ~_clear(noisy, cost)))[heavy:]
+    clear = _clear(noisy, cost)
+    light = np.lexsort((-_weight(noisy), ~clear))[heavy:]
+    light = light[~_one_sided(noisy, clear, deviation)[light]]
     together = np.prod([r[light] for r in trial.values()], axis=0)
     kept = [np.prod([rows_left(r[light], cap, price) for r in trial.values()], axis=0) for cap, price in caps]
     return np.array([float(np.maximum(together - some, 0.0).sum()) for some in kept])
@@ -310,6 +322,11 @@ def _weight(rows: Mapping[str, FloatArray]) -> FloatArray:
 def _clear(rows: Mapping[str, FloatArray], cost: Concentrated) -> NDArray[np.bool_]:
     """Values that every table has more rows of than noise. What one table hardly has is multiplied noise if heavy."""
     return np.asarray(np.min(list(rows.values()), axis=0) > 2 * _deviation(cost))
+
+
+def _one_sided(rows: Mapping[str, FloatArray], clear: NDArray[np.bool_], deviation: float) -> NDArray[np.bool_]:
+    """Values that one table has many rows of, and another hardly any."""
+    return np.asarray(~clear & (np.max(list(rows.values()), axis=0) > ONE_SIDED * deviation))
 
 
 def _deviation(cost: Concentrated) -> float:
