@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -472,3 +473,35 @@ def test_the_likely_size_leans_on_candidates_that_know() -> None:
     clear = [candidate(95, 10_000.0, 10.0), candidate(4, 9_990.0, 5.0), candidate(2, 5_000.0, 2.0)]
     assert size(clear) == pytest.approx(10_000, rel=0.01)
     assert size([candidate(95, -50.0, 40.0)]) == pytest.approx(-50)
+    lucky = [candidate(95, 60_000.0, 15_000.0), *(candidate(cap, 9_900.0, 3_000.0) for cap in (38, 16, 8, 4))]
+    assert 8_000 < size(lucky) < 16_000, "noise under the most generous caps is no hot value"
+    hot = [candidate(95, 20_000.0, 300.0), candidate(38, 19_900.0, 200.0), *(candidate(c, 1e4, 50.0) for c in (8, 4))]
+    assert size(hot) == pytest.approx(20_000, rel=0.02), "all stricter caps cut it"
+
+
+def test_sizes_that_lie_apart_are_less_certain() -> None:
+    ranks = [ranks_of([4] * 500, 0.0, np.random.default_rng(0))]
+    place = capped._place(ranks[0])
+
+    def found(*noisy: float) -> capped.NoisyTotal:
+        among = [
+            capped.Candidate({place: 95}, None, None, capped.NoisyTotal(n, 100.0))  # type: ignore[arg-type]
+            for n in noisy
+        ]
+        return capped.likely_size(among, [0.0] * len(among))
+
+    assert found(5_000.0, 5_050.0).deviation == pytest.approx(100 / math.sqrt(2))
+    assert found(5_000.0, 5_400.0).deviation == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(("deviation", "most"), [(23.0, 600), (1e9, 10_000)])
+def test_room_is_left_only_where_noise_hides_rows(deviation: float, most: int) -> None:
+    """Above 600 rows a bucket is wider than noise: a value with rows all through it would have been seen."""
+    for cap in (1, 5, 95, 492, 709, 2_116):
+        wide = capped._with_room(cap, capped.DOUBT, deviation)
+        at = EDGES.index(cap)
+        assert wide in EDGES
+        assert cap <= wide <= EDGES[at + capped.DOUBT]
+        assert wide <= max(cap, most * 1.2)
+        if EDGES[at + capped.DOUBT] <= most:
+            assert wide == EDGES[at + capped.DOUBT]

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from itertools import combinations, product
 
 import numpy as np
@@ -51,10 +52,15 @@ ROOM = 2
 """By how many edges caps exceed the largest rank that is seen, where they are meant to lose nothing."""
 DOUBT = 6
 """The same for the most generous caps, which tell whether a few values have far more rows: three times as many."""
+HIDDEN = 6.0
+"""A bucket of ranks hides a value's rows in it where these are fewer than so many deviations of its noise."""
 SURPRISE = 3.0
 """By how many deviations noisy sizes must contradict what ranks promise, so that the promise does not count."""
 CONTRADICTS = 2.5
-"""Likewise, for what stricter caps promise of the whole join to be contradicted by what generous ones leave of it."""
+"""Likewise, for what a cap leaves to be less than it should be of the whole join."""
+UNLIKELY = 3.5
+"""Likewise, for all stricter caps at once not to count: a hot value that ranks do not show is unlikely, and noise under
+generous caps is large."""
 ALIGNED = 0.5
 """From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
 
@@ -222,10 +228,18 @@ def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
         return found
 
     # Rows beyond what can be seen are few, and not none: the first candidates have room for them.
-    seen = {place: EDGES.index(cap) for place, cap in capped_at(0.0).items()}
-    wide, top = ({place: EDGES[min(i + room, len(EDGES) - 1)] for place, i in seen.items()} for room in (DOUBT, ROOM))
+    noise = {place: r.deviation for place, r in zip(rows, ranks, strict=True)}
+    seen = capped_at(0.0)
+    wide, top = ({place: _with_room(cap, room, noise[place]) for place, cap in seen.items()} for room in (DOUBT, ROOM))
     candidates = [_raised(schema, caps) for caps in (wide, top, *(capped_at(share) for share in LEVELS))]
     return [caps for i, caps in enumerate(candidates) if caps not in candidates[:i]]
+
+
+def _with_room(cap: int, room: int, noise: float) -> int:
+    """A cap above this one by so many edges, or fewer: a value with rows all through a wide bucket would be seen."""
+    at = EDGES.index(cap)
+    hiding = (n for n in range(at, min(at + room, len(EDGES) - 1)) if EDGES[n + 1] - EDGES[n] < HIDDEN * noise)
+    return EDGES[1 + max(hiding, default=at - 1)]
 
 
 def _raised(schema: Schema, caps: Caps) -> Caps:
@@ -300,19 +314,25 @@ def likely_size(candidates: Sequence[Candidate], shares: Sequence[float]) -> Noi
     """About the size of the whole join: what each candidate makes of it that loses about this share, by precision.
 
     Generous caps lose little and have much noise, strict ones the other way round; what those lose is a guess that may
-    be off by twice itself, as in `best_candidate`. Where more generous caps contradict a guess, it does not count:
-    ranks do not show a single hot value.
+    be off by twice itself, as in `best_candidate`. Ranks do not show a single hot value. A cap that cuts one makes the
+    join too small, and so do all stricter ones: these do not count if the others fit together that much better. What
+    lies further apart than it should is less certain than it says.
     """
-    found: NoisyTotal | None = None
+    told = []
     for candidate, lost in zip(candidates, shares, strict=True):
         kept = max(1.0 - lost, 1e-3)
         whole, noise = candidate.total.noisy / kept, candidate.total.deviation / kept
-        told = NoisyTotal(whole, math.hypot(noise, 2 * lost * max(abs(whole), noise)))
-        if found is None:
-            found = told
-        elif found.noisy - told.noisy < CONTRADICTS * math.hypot(found.deviation, told.deviation):
-            found = found.combined(told)
-    assert found is not None, "there is at least one candidate"
+        told.append(NoisyTotal(whole, math.hypot(noise, 2 * lost * max(abs(whole), noise))))
+    found, least = told[0], math.inf
+    for count in range(len(told), 0, -1):
+        together = reduce(NoisyTotal.combined, told[:count])
+        misfit = sum(((one.noisy - together.noisy) / one.deviation) ** 2 for one in told[:count])
+        apart = max(1.0, math.sqrt(misfit / max(1, count - 1)))
+        # Each that does not count fits as well as one usually does.
+        misfit += len(told) - count + (UNLIKELY**2 if count < len(told) else 0.0)
+        too_small = count == len(told) or told[count].noisy < together.noisy
+        if too_small and misfit < least:
+            found, least = replace(together, deviation=apart * together.deviation), misfit
     return found
 
 
