@@ -26,12 +26,12 @@ from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.workload import Group
 
-ALL_CELLS = 2**19
-"""If the tree of all wanted marginals has at most so many cells, all are taken: half as many take 2 to 4 ms a step."""
 TREE_CELLS = 10 * 2**17
 """What is chosen has at most so many cells (or two of its largest marginals, if that is more). Tuned on the data of
 benchmarks/large.py, 3 to 8 runs each: 2^19 take nine tenths of the time, and on 10^12 cells errors are a twenty-fifth
 larger on average and the largest a tenth; 2^21 take half as long again and half as much memory for hardly less."""
+ALL_CELLS = TREE_CELLS
+"""If the tree of all wanted marginals has at most so many cells, all are taken."""
 MOST_CLIQUE_CELLS = 2**20
 """A marginal of more cells is refused: a tree of twice as many takes a gigabyte and half a minute."""
 SINGLES_SHARE = Fraction(10, 100)
