@@ -247,6 +247,37 @@ def test_values_of_one_table_alone_move_the_cap_and_what_it_is_known_to_lose() -
     assert with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho) is chosen, "heavy ones are not cut"
 
 
+def test_noise_of_what_one_table_hardly_has_does_not_add_up() -> None:
+    """Three values of 20,000 rows here and two there: without noise below none, the results would be three times."""
+    schema = schema_of("two", values=999)
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    rho = keyed_shares(BLUNT, schema).accountant.rho / 2
+    chosen = Choice(0, EDGES[10], np.zeros(len(EDGES)), 1.0, 1.0, 1e7)
+    clear = np.zeros(1000, dtype=bool)
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(300):
+        degrees = {"r": 13.0 * rng.standard_normal(1000), "s": 2 + 13.0 * rng.standard_normal(1000)}
+        degrees["r"][:3] += 20_000.0
+        found.append(with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho).lost[10])
+    assert 0 <= np.mean(found) < 1.2 * 3 * 2 * 20_000
+    assert min(found) == 0.0, "what may be noise is none"
+
+
+def test_what_one_table_hardly_has_is_left_to_noisy_degrees() -> None:
+    """Ranks would pair a hot value of one table with an ordinary one of the other, and count its results as lost."""
+    schema = schema_of("two", values=999)
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    shares = keyed_shares(BLUNT, schema)
+    light = {"r": np.full(1000, 5.0), "s": np.full(1000, 5.0)}
+    hot = {"r": np.array([20_000.0, 20_000.0, *[5.0] * 998]), "s": light["s"]}
+    lost = [
+        best_choice(workload, d, degrees_cost=shares.degrees, rho=shares.accountant.rho / 2).lost[EDGES.index(38)]
+        for d in (light, hot)
+    ]
+    assert lost[1] <= lost[0] + 1e3 < 2 * 5 * 20_000
+
+
 def test_bars_hold_where_one_table_has_hot_values_and_the_other_none() -> None:
     """17,000 rows of a value here and a hundred there: a cap between the two once made the join half as large."""
     rng = np.random.default_rng(7)
