@@ -47,9 +47,6 @@ DEGREES_SHARE = Fraction(30, 100)
 HYBRID_GAIN = 1.5
 """How much less the hybrid must promise: its heavy values have larger single errors than noise that is the same
 everywhere."""
-PER_TABLE_GAIN = 0.85
-"""Likewise, how little more `per_table` may promise: the others' promises come out a little too large. From 0.7 to 1
-the choice on the instances of `forecast.TOGETHER` is nearly as good."""
 CAPPED_GAIN = 1.2
 """Likewise, against `keyed`: hot values that caps cut are the largest errors."""
 
@@ -157,7 +154,7 @@ def predicted_errors(
             predicted["capped"] *= CAPPED_GAIN
     if _serves(lambda s: check_per_table(s, workload), schema):
         size = max(1.0, best.total.noisy + best.lost.noisy)
-        predicted["per_table"] = PER_TABLE_GAIN * per_table_error(workload, degrees, size=size, rho=rho)
+        predicted["per_table"] = per_table_error(workload, degrees, size=size, rho=rho)
     return predicted
 
 
