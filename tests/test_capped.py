@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -454,44 +453,6 @@ def test_falling_fits_are_those_of_scipy(seed: int) -> None:
         exact = isotonic_regression(values[:n], weights=weights[:n], increasing=False).x
         assert np.allclose(fits[n][:n], exact, atol=1e-9)
         assert not fits[n][n:].any()
-
-
-def test_the_likely_size_leans_on_candidates_that_know() -> None:
-    """Generous caps with noise far above the size do not inflate it; without noise it is the largest of them."""
-    rng = np.random.default_rng(0)
-    ranks = [ranks_of([4] * 500, 0.0, rng)]
-    place = capped._place(ranks[0])
-
-    def candidate(cap: int, noisy: float, deviation: float) -> Any:
-        return capped.Candidate({place: cap}, None, None, capped.NoisyTotal(noisy, deviation))  # type: ignore[arg-type]
-
-    def size(found: list[Any]) -> float:
-        return capped.likely_size(found, [capped.lost_share(ranks, c.caps, None) for c in found]).noisy
-
-    loud = [candidate(95, 60_000.0, 40_000.0), candidate(4, 9_500.0, 500.0), candidate(2, 5_100.0, 250.0)]
-    assert 8_000 < size(loud) < 12_000
-    clear = [candidate(95, 10_000.0, 10.0), candidate(4, 9_990.0, 5.0), candidate(2, 5_000.0, 2.0)]
-    assert size(clear) == pytest.approx(10_000, rel=0.01)
-    assert size([candidate(95, -50.0, 40.0)]) == pytest.approx(-50)
-    lucky = [candidate(95, 60_000.0, 15_000.0), *(candidate(cap, 9_900.0, 3_000.0) for cap in (38, 16, 8, 4))]
-    assert 8_000 < size(lucky) < 16_000, "noise under the most generous caps is no hot value"
-    hot = [candidate(95, 20_000.0, 300.0), candidate(38, 19_900.0, 200.0), *(candidate(c, 1e4, 50.0) for c in (8, 4))]
-    assert size(hot) == pytest.approx(20_000, rel=0.02), "all stricter caps cut it"
-
-
-def test_sizes_that_lie_apart_are_less_certain() -> None:
-    ranks = [ranks_of([4] * 500, 0.0, np.random.default_rng(0))]
-    place = capped._place(ranks[0])
-
-    def found(*noisy: float) -> capped.NoisyTotal:
-        among = [
-            capped.Candidate({place: 95}, None, None, capped.NoisyTotal(n, 100.0))  # type: ignore[arg-type]
-            for n in noisy
-        ]
-        return capped.likely_size(among, [0.0] * len(among))
-
-    assert found(5_000.0, 5_050.0).deviation == pytest.approx(100 / math.sqrt(2))
-    assert found(5_000.0, 5_400.0).deviation == pytest.approx(200.0)
 
 
 @pytest.mark.parametrize(("deviation", "most"), [(23.0, 600), (1e9, 10_000)])

@@ -16,7 +16,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
 from itertools import combinations, product
 
 import numpy as np
@@ -25,8 +24,9 @@ from dpjoin.algorithms import fading
 from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total, varying_products
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.ranks import EDGES, aligned_size, degree_sequence, rows_beyond
+from dpjoin.algorithms.ranks import EDGES, aligned_size, chance_size, degree_sequence, rows_beyond
 from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
+from dpjoin.algorithms.sizes import LEAST_KEPT, Left, likely_shares, likely_size
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.model import Model
@@ -58,9 +58,6 @@ SURPRISE = 3.0
 """By how many deviations noisy sizes must contradict what ranks promise, so that the promise does not count."""
 CONTRADICTS = 2.5
 """Likewise, for what a cap leaves to be less than it should be of the whole join."""
-UNLIKELY = 3.5
-"""Likewise, for all stricter caps at once not to count: a hot value that ranks do not show is unlikely, and noise under
-generous caps is large."""
 ALIGNED = 0.5
 """From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
 
@@ -139,7 +136,7 @@ def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
     return CappedShares(accountant, ranks, size, count)
 
 
-NOTHING = NoisyTotal(0.0, 1.0)
+ALL, NOTHING = Left(1.0, 1.0), NoisyTotal(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +149,9 @@ class Candidate:
     total: NoisyTotal
     price: float | None = None
     """At which price rows beyond the caps fade; None where they go."""
+    left: Left = ALL
     share: float = 0.0
-    """About which share of the join the caps lose."""
+    """About which share of the join the caps lose, by ranks and by sizes under all caps."""
     lost: NoisyTotal = NOTHING
     error: float = math.inf
     among: tuple[Candidate, ...] = ()
@@ -294,9 +292,9 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
     """Measure the candidates that ranks suggest, and take the best."""
     price = fading_price(workload)
     candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost, price)
-    first = likely_size(candidates, [lost_share(ranks, c.caps, c.price) for c in candidates])
-    shares = [promised_share(ranks, c.caps, max(1.0, first.noisy), c.price) for c in candidates]
-    whole = likely_size(candidates, shares)
+    candidates = [replace(c, left=left_under(curator.schema, ranks, c.caps, c.price)) for c in candidates]
+    totals, left = [c.total for c in candidates], [c.left for c in candidates]
+    whole, shares = likely_size(totals, left), likely_shares(totals, left)
     size = max(1.0, whole.noisy)
     candidates = [replace(c, share=share) for c, share in zip(candidates, shares, strict=True)]
     best = best_candidate(
@@ -310,57 +308,38 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
     return replace(best, among=tuple(candidates))
 
 
-def likely_size(candidates: Sequence[Candidate], shares: Sequence[float]) -> NoisyTotal:
-    """About the size of the whole join: what each candidate makes of it that loses about this share, by precision.
+def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> Left:
+    """Which share of the join caps leave, as far as ranks tell."""
+    aligned = larger = 1.0
+    for by in {r.question.by for r in ranks}:
+        meeting = [r for r in ranks if r.question.by == by]
+        degrees = [degree_sequence(r) for r in meeting]
+        kept = [rows_left(d, caps[_place(r)], price) for d, r in zip(degrees, meeting, strict=True)]
+        whole, chance = aligned_size(degrees), chance_size(degrees)
+        if chance > 0:
+            aligned *= min(1.0, aligned_size(kept) / whole)
+            larger *= whole / chance
+    by_chance = 1 - lost_share(ranks, caps, price)
+    size = chance_size([degree_sequence(r) for r in ranks]) if _meet_in_one(schema, ranks) else None
+    return Left(max(by_chance, LEAST_KEPT), max(min(aligned, by_chance), LEAST_KEPT), larger, size)
 
-    Generous caps lose little and have much noise, strict ones the other way round; what those lose is a guess that may
-    be off by twice itself, as in `best_candidate`. Ranks do not show a single hot value. A cap that cuts one makes the
-    join too small, and so do all stricter ones: these do not count if the others fit together that much better. What
-    lies further apart than it should is less certain than it says.
-    """
-    told = []
-    for candidate, lost in zip(candidates, shares, strict=True):
-        kept = max(1.0 - lost, 1e-3)
-        whole, noise = candidate.total.noisy / kept, candidate.total.deviation / kept
-        told.append(NoisyTotal(whole, math.hypot(noise, 2 * lost * max(abs(whole), noise))))
-    found, least = told[0], math.inf
-    for count in range(len(told), 0, -1):
-        together = reduce(NoisyTotal.combined, told[:count])
-        misfit = sum(((one.noisy - together.noisy) / one.deviation) ** 2 for one in told[:count])
-        apart = max(1.0, math.sqrt(misfit / max(1, count - 1)))
-        # Each that does not count fits as well as one usually does.
-        misfit += len(told) - count + (UNLIKELY**2 if count < len(told) else 0.0)
-        too_small = count == len(told) or told[count].noisy < together.noisy
-        if too_small and misfit < least:
-            found, least = replace(together, deviation=apart * together.deviation), misfit
-    return found
+
+def _meet_in_one(schema: Schema, ranks: Sequence[NoisyRanks]) -> bool:
+    """Whether all tables share the attributes by which their ranks are known, and nothing else."""
+    shared = {schema.in_order(set(a.attributes) & set(b.attributes)) for a, b in combinations(schema.tables, 2)}
+    return len(ranks) == len(schema.tables) and shared == {r.question.by for r in ranks} and len(shared) == 1
 
 
 def lost_share(ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> float:
     """About which share of the join caps lose, if the rows they cut join like all others."""
     ends = np.array([0, *EDGES], dtype=np.float64)
-    share = 0.0
+    left = 1.0
     for r in ranks:
         cap, beyond = caps[_place(r)], rows_beyond(r)
         kept = rows_left(ends, cap, price)
         lost = (beyond[:-1] - beyond[1:]) * (1 - np.diff(kept) / np.diff(ends))
-        share += float(lost.sum()) / max(1.0, float(beyond[0]))
-    return min(1.0, max(0.0, share))
-
-
-def promised_share(ranks: Sequence[NoisyRanks], caps: Caps, size: float, price: float | None) -> float:
-    """About which share of a join of this size caps lose.
-
-    Where the join is nearly as large as degrees allow, frequent values are the same in all tables, and what is lost
-    there in each table is multiplied. Elsewhere rows that go join like all others.
-    """
-    if len(ranks) > 1 and len(ranks) == len(caps) and len({r.question.by for r in ranks}) == 1:
-        degrees = [degree_sequence(r) for r in ranks]
-        whole = aligned_size(degrees)
-        if size > ALIGNED * whole > 0:
-            kept = [rows_left(d, caps[_place(r)], price) for d, r in zip(degrees, ranks, strict=True)]
-            return min(1.0, max(0.0, 1 - aligned_size(kept) / whole))
-    return lost_share(ranks, caps, price)
+        left *= max(0.0, 1 - float(lost.sum()) / max(1.0, float(beyond[0])))
+    return 1 - left
 
 
 def rows_left(degrees: FloatArray, cap: int, price: float | None) -> FloatArray:
@@ -415,7 +394,7 @@ def measure_whole(among: Sequence[Candidate], cost: Concentrated) -> NoisyTotal:
 
 
 def whole_size(among: Sequence[Candidate]) -> NoisyTotal:
-    return likely_size(among, [c.share for c in among])
+    return likely_size([c.total for c in among], [c.left for c in among])
 
 
 def most_telling(among: Sequence[Candidate], rho: Fraction) -> Candidate:

@@ -27,7 +27,6 @@ from dpjoin.algorithms.capped import (
     best_candidate,
     fading_price,
     grown,
-    likely_size,
     measure_candidates,
     measure_ranks,
     rows_left,
@@ -37,6 +36,7 @@ from dpjoin.algorithms.parts import cells_of, fitted_noise, part_facts, settled,
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import EDGES, degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
+from dpjoin.algorithms.sizes import LEAST_KEPT, Left, likely_size
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes, everywhere
 from dpjoin.errors import SpecError
@@ -155,7 +155,9 @@ def release_keyed(
     with one_blas_thread():
         measured = measure_candidates(whole, candidates, each, fading_price(workload))
         lost = [loss / (max(1.0, m.total.noisy) + loss) for loss, m in zip(promised, measured, strict=True)]
-        size = likely_size(measured, lost)
+        # A promise may be off by a factor of three.
+        left = [Left(1 - share / 3, max(LEAST_KEPT, 1 - 3 * share)) for share in lost]
+        size = likely_size([m.total for m in measured], left)
         light = best_candidate(workload, measured, whole.rho_left, promised=promised, unseen=promised[0], whole=size)
         cap, bound = light.caps[schema.tables[0].name, common], light.bound
         total = light.total.combined(measure_total(light.curator, bound, shares.count.rho))

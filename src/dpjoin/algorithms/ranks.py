@@ -6,6 +6,7 @@ least so many rows. All here is post-processing of noisy numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -80,3 +81,9 @@ def aligned_size(degrees: Sequence[FloatArray]) -> float:
     """The join size if the most frequent values of one table are those of every other."""
     shortest = min(map(len, degrees))
     return float(np.prod([d[:shortest] for d in degrees], axis=0).sum())
+
+
+def chance_size(degrees: Sequence[FloatArray]) -> float:
+    """The join size if rows meet by chance, among the values of the table that has most of them."""
+    values = max(map(len, degrees))
+    return values * math.prod(float(d.sum()) / values for d in degrees) if values else 0.0
