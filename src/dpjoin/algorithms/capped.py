@@ -311,7 +311,7 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
 def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> Left:
     """Which share of the join caps leave, as far as ranks tell."""
     aligned = larger = 1.0
-    for by in {r.question.by for r in ranks}:
+    for by in dict.fromkeys(r.question.by for r in ranks):
         meeting = [r for r in ranks if r.question.by == by]
         degrees = [degree_sequence(r) for r in meeting]
         kept = [rows_left(d, caps[_place(r)], price) for d, r in zip(degrees, meeting, strict=True)]

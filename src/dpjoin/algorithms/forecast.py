@@ -16,7 +16,7 @@ import numpy as np
 from dpjoin.algorithms.alone import Scope, measured_scopes
 from dpjoin.algorithms.hybrid import BLUR, best_cut, clear_share, fitted_variance, marginals_of
 from dpjoin.algorithms.parts import CLEAR, SHRINKAGE
-from dpjoin.algorithms.ranks import MOST_VALUES, degree_sequence
+from dpjoin.algorithms.ranks import MOST_VALUES, chance_size, degree_sequence
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.partition import NoisyDegrees, NoisyRanks, Question, Value
@@ -87,14 +87,14 @@ class Meeting:
     @classmethod
     def of(cls, workload: Workload, degrees: Mapping[str, FloatArray], size: float) -> Meeting:
         rows, values = _by_value(workload, degrees), workload.schema.cells(common_attributes(workload.schema))
-        chance = values * math.prod(float(r.sum()) / values for r in rows.values())
+        chance = chance_size(rows.values(), values)
         most = float(np.prod(list(rows.values()), axis=0).sum())
         aligned = (size - chance) / (most - chance) if most > chance else 1.0
         return cls(rows, values, min(1.0, max(0.0, aligned)))
 
     def total(self, each: Mapping[str, FloatArray]) -> float:
         """About the sum over values of the product of something that each table has for them, in the order of rows."""
-        chance = self.values * math.prod(float(x.sum()) / self.values for x in each.values())
+        chance = chance_size(each.values(), self.values)
         return (1 - self.aligned) * chance + self.aligned * float(np.prod(list(each.values()), axis=0).sum())
 
 
@@ -143,7 +143,7 @@ def flattened_size(workload: Workload, degrees: Mapping[str, FloatArray], *, siz
     """
     sizes = _by_value(workload, degrees)
     values = workload.schema.cells(common_attributes(workload.schema))
-    by_chance = values * math.prod(float(rows.sum()) / values for rows in sizes.values())
+    by_chance = chance_size(sizes.values(), values)
     variance = 1 / (2 * float(rho) * DEGREES_KNOWN)
     spread = [float((rows**2).sum()) / values - (float(rows.sum()) / values) ** 2 for rows in sizes.values()]
     kept = math.prod(v / (v + variance) for v in spread)

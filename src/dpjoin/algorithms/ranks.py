@@ -7,7 +7,8 @@ least so many rows. All here is post-processing of noisy numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,6 +26,7 @@ MOST_VALUES = 2**20
 """So many values, the most frequent ones, are looked at."""
 
 
+@lru_cache(maxsize=32)
 def rows_beyond(ranks: NoisyRanks) -> FloatArray:
     """How many rows have a rank above 0, and above each edge, with the noise smoothed out.
 
@@ -41,8 +43,9 @@ def rows_beyond(ranks: NoisyRanks) -> FloatArray:
     together = np.cumsum(noisy[seen:]) / (ranks.deviation * np.sqrt(np.arange(1, len(noisy) - seen + 1)))
     if len(together) and together.max() > TAIL:
         seen += int(np.argmax(together)) + 1
-    inside = fits[seen]
-    return np.append(np.cumsum(inside[::-1])[::-1], 0.0)
+    beyond = np.append(np.cumsum(fits[seen][::-1])[::-1], 0.0)
+    beyond.setflags(write=False)  # it is kept, since every candidate asks for it
+    return beyond
 
 
 def falling_fits(values: FloatArray, weights: FloatArray) -> list[FloatArray]:
@@ -83,7 +86,7 @@ def aligned_size(degrees: Sequence[FloatArray]) -> float:
     return float(np.prod([d[:shortest] for d in degrees], axis=0).sum())
 
 
-def chance_size(degrees: Sequence[FloatArray]) -> float:
-    """The join size if rows meet by chance, among the values of the table that has most of them."""
-    values = max(map(len, degrees))
-    return values * math.prod(float(d.sum()) / values for d in degrees) if values else 0.0
+def chance_size(degrees: Collection[FloatArray], values: int | None = None) -> float:
+    """The join size if rows meet by chance among so many values, or those of the table that has most of them."""
+    among = max(map(len, degrees)) if values is None else values
+    return among * math.prod(float(d.sum()) / among for d in degrees) if among else 0.0
