@@ -466,3 +466,33 @@ def test_room_is_left_only_where_noise_hides_rows(deviation: float, most: int) -
         assert wide <= max(cap, most * 1.2)
         if EDGES[at + capped.DOUBT] <= most:
             assert wide == EDGES[at + capped.DOUBT]
+
+
+def test_joins_of_three_skewed_tables_are_not_far_too_small() -> None:
+    """Frequent values are the same in all tables, so strict caps lose far more of the join than of any table."""
+    rng = np.random.default_rng(0)
+    popular = 1 / np.arange(1, 201) ** 0.9
+
+    def keys(rows: int) -> Any:
+        return rng.choice(200, rows, p=popular / popular.sum())
+
+    tables = {
+        "r": pa.table({"k": keys(20_000), "a": rng.integers(0, 3, 20_000)}),
+        "s": pa.table({"k": keys(10_000), "l": keys(10_000)}),
+        "t": pa.table({"l": keys(10_000), "b": rng.integers(0, 3, 10_000)}),
+    }
+    schema = Schema(
+        tuple(Table(name=t, attributes=tuple(x.column_names)) for t, x in tables.items()),
+        (*(Attribute(name=k, key=True) for k in "kl"), *(Attribute(name=a, range=(0, 2)) for a in "ab")),
+    )
+    workload = dj.Workload.marginals(schema, [("a", "b")])
+    engine = DuckEngine(schema, tables, attributes=workload.attributes)
+    found = []
+    for _ in range(11):
+        shares = capped_shares(Budget(epsilon=1.0, delta=1e-6), schema)
+        curator = Curator(engine, shares.accountant)
+        best = best_of_levels(curator, workload, measure_ranks(curator, shares.ranks), shares.size)
+        found.append(measure_sizes(best, shares.count)[0])
+    exact = engine.exact_join_size()
+    assert np.median([f.noisy for f in found]) == pytest.approx(exact, rel=0.12)
+    assert np.mean([abs(f.noisy - exact) < 1.645 * f.deviation for f in found]) >= 0.5
