@@ -29,6 +29,14 @@ def test_sizes_that_lie_apart_are_less_certain() -> None:
     assert size((5_000.0, 100.0), (5_400.0, 100.0)).deviation == pytest.approx(200.0)
 
 
+def test_it_leans_on_caps_that_know() -> None:
+    """Generous caps with noise far above the size do not inflate it; without noise it is the largest of them."""
+    half = [NOTHING_LOST, NOTHING_LOST, Left(0.5, 0.5)]
+    assert 8_000 < size((60_000.0, 40_000.0), (9_500.0, 500.0), (5_100.0, 250.0), left=half).noisy < 12_000
+    clear = size((10_000.0, 10.0), (9_990.0, 5.0), (5_000.0, 2.0), left=half)
+    assert clear.noisy == pytest.approx(10_000, rel=0.01)
+
+
 def test_noise_under_generous_caps_is_no_hot_value() -> None:
     lucky = size((60_000.0, 15_000.0), *[(9_900.0, 3_000.0)] * 4)
     assert 8_000 < lucky.noisy < 16_000
