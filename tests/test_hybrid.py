@@ -17,7 +17,7 @@ import pytest
 
 import dpjoin as dj
 from audit import Recorder, Replayer, Run, Tape, attach, ledger_violations, overpaid, published, replay_violations
-from dpjoin.algorithms import as_one, hybrid
+from dpjoin.algorithms import as_one, hybrid, per_table
 from dpjoin.algorithms.alone import kept_attributes
 from dpjoin.algorithms.as_one import NoisyTotal, domain_of
 from dpjoin.algorithms.hybrid import Cut, hybrid_tight
@@ -663,6 +663,27 @@ def test_a_code_of_several_values_is_no_place_to_join(method: str, coarse: str) 
     nested = schema_of("nested", KEY if method == "hybrid" else DECLARED)
     schema = dj.Schema(nested.tables, tuple(COARSE[coarse] if a.name == "B" else a for a in nested.attributes))
     assert "'B'" in refused(schema, method)
+
+
+@pytest.mark.known_bad
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_join_of_models_that_has_the_exact_size_is_caught(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noisy models, a charged look at the size, and then the true one in its place; the honest one is not flagged."""
+    measured = per_table.size_under_caps
+
+    def true_size(curator: Curator, *more: Any) -> Size:
+        found = measured(curator, *more)
+        return replace(found, total=NoisyTotal(float(curator._engine.exact_join_size()), 1.0))
+
+    if exact:
+        monkeypatch.setattr(per_table, "size_under_caps", true_size)
+    schema = schema_of("two", DECLARED)
+
+    def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
+        outcome, curator = per_table_on(BruteEngine(schema, tables), kind, tape)
+        return told(outcome), curator
+
+    assert bool(problems(run, HOT, ONE_LESS)) == exact
 
 
 # The size of a join of models ------------------------------------------------------------------------------------
