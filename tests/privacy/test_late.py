@@ -111,6 +111,17 @@ def test_a_model_that_does_not_fit_is_refused_before_a_draw() -> None:
     assert not ours.ledger.events
 
 
+def test_a_model_learns_of_no_candidate_but_the_chosen_one() -> None:
+    """The answer it keeps for the next look is that of the query that was chosen, whatever was tried before."""
+    ours = curator()
+    bound = ours.public_bound()
+    assert bound is not None
+    for seed in range(20):
+        model, *_ = lagging(np.random.default_rng(seed), 50)
+        chosen = ours.worst_query(WORKLOAD.groups, model, bound, Pure(EPSILON / 20))
+        assert list(model._last) == [chosen]
+
+
 def test_what_is_prepared_is_used_for_the_same_queries_only() -> None:
     """Other queries with the same answers, by chance, are other candidates."""
     model, *_ = lagging(np.random.default_rng(0), 5)

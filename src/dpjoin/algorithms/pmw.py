@@ -125,7 +125,7 @@ class Rounds:
         else:
             late = self._late.answers()
             g, i = self.curator.worst_query(groups, late, self.bound, self.each)
-            known = round(late.scale * groups[g].one_answer(late.tables[g], i))
+            known = round(late.today(groups, g, i))
         group = groups[g]
         found = self.curator.measure_query(group, i, self.bound, self.each)
         answer = known / group.max_abs

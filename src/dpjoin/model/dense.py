@@ -99,6 +99,31 @@ class Iterate:
         if touched is not None:  # whole rows: they lie together, which copying needs
             box = (box[0], *(slice(0, n) for n in self._cells.shape[1:]))
             growth = Growth.of([array[_within(box, array.shape)] for array in shaped], step).of_touched()
+        cells = self._cells[box]
+        if large and touched is None and cells.size == self._cells.size:
+            self._multiply(growth)
+        else:
+            self._change(box, growth, large=large, touched=touched)
+        self._rounds += 1
+        self.scale = self.total / self._mass
+        if self._rounds >= ROUNDS_UNTIL_ANEW or not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
+            self._settle()
+        elif large:
+            self._marginals = marginals(self._cells, self._wanted)
+        self._seen += self.scale
+
+    def _multiply(self, growth: Growth) -> None:
+        """Update every cell. The sum of iterates is settled on the way, which spares a pass over what changes."""
+        mass = 0.0
+        for part in _blocks(self._cells.shape):
+            here = self._cells[part]
+            _add(self._rest[part], self._seen, here)
+            here *= growth.factors(part)
+            mass += float(here.sum())
+        self._mass, self._seen = mass, 0.0
+
+    def _change(self, box: tuple[slice, ...], growth: Growth, *, large: bool, touched: IntArray | None) -> None:
+        """Update a box of cells, or the touched rows of it, and correct the sum of iterates there."""
         cells, rest = self._cells[box], self._rest[box]
         parts: Sequence[Part] = [()]
         if large:
@@ -112,18 +137,10 @@ class Iterate:
                 self._move(box, change)
             if touched is not None:
                 cells[part] = here
-            change *= self._seen
             below = rest[part] if touched is None else self._copied(rest, part)
-            below -= change
+            _add(below, -self._seen, change)
             if touched is not None:
                 rest[part] = below
-        self._rounds += 1
-        self.scale = self.total / self._mass
-        if self._rounds >= ROUNDS_UNTIL_ANEW or not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
-            self._settle()
-        elif large:
-            self._marginals = marginals(self._cells, self._wanted)
-        self._seen += self.scale
 
     def distance(self, earlier: FloatArray) -> float:
         """Half the sum of absolute differences to an earlier table with the same total, rows x columns."""
@@ -259,16 +276,36 @@ class Growth:
     def within(self, part: Part) -> FloatArray:
         """The shares of one block of cells; of length one along an axis that makes no difference."""
         if self._series is not None:
-            first, second = (powers[(slice(None), *_within(part, powers.shape[1:]))] for powers in self._series)
-            shares = first.reshape(len(first), -1).T @ second.reshape(len(second), -1)
-            return shares.reshape(np.broadcast_shapes(first.shape[1:], second.shape[1:]))
-        weights = [w[_within(part, w.shape)] for w in self.weights]
-        found: FloatArray = np.array(self.step)
-        for array in weights:
-            found = found * array
+            return self._product(part, 1)
+        found = self._exponents(part)
         if not self.two_valued:
             np.exp(found, out=found)
             found -= 1.0
+        return found
+
+    def factors(self, part: Part) -> FloatArray:
+        """By what each cell of a block is multiplied: one more than its share."""
+        if self._series is not None:
+            return self._product(part, 0)
+        found = self._exponents(part)
+        if self.two_valued:
+            found += 1.0
+            return found
+        return np.exp(found, out=found)
+
+    def _product(self, part: Part, first_term: int) -> FloatArray:
+        """The sum of the series from a term on, for one block."""
+        assert self._series is not None
+        terms = slice(first_term, None)
+        first, second = (powers[(terms, *_within(part, powers.shape[1:]))] for powers in self._series)
+        shares = first.reshape(len(first), -1).T @ second.reshape(len(second), -1)
+        return shares.reshape(np.broadcast_shapes(first.shape[1:], second.shape[1:]))
+
+    def _exponents(self, part: Part) -> FloatArray:
+        """The step times all weights, for one block."""
+        found: FloatArray = np.array(self.step)
+        for weights in self.weights:
+            found = found * weights[_within(part, weights.shape)]
         return found
 
 
@@ -286,15 +323,26 @@ def _one_after_the_other(weights: Sequence[FloatArray]) -> bool:
 
 
 def _powers(first: FloatArray, second: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
-    """exp(step x first x second) - 1 as a power series is a thin matrix product of these: no exponential at all."""
+    """exp(step x first x second) as a power series is a thin matrix product of these: no exponential at all."""
     largest = abs(step) * float(np.abs(first).max()) * float(np.abs(second).max())
     terms, left = 1, largest
     while left > 2.0**-55:
         terms += 1
         left *= largest / terms
-    rows = np.multiply.accumulate(np.multiply.outer(1 / np.arange(1, terms + 1), step * first))
-    columns = np.multiply.accumulate(np.broadcast_to(second, (terms, *second.shape)))
+    rows, columns = (np.ones((terms + 1, *weights.shape)) for weights in (first, second))
+    np.multiply.accumulate(np.multiply.outer(1 / np.arange(1, terms + 1), step * first), out=rows[1:])
+    np.multiply.accumulate(np.broadcast_to(second, (terms, *second.shape)), out=columns[1:])
     return rows, columns
+
+
+def _add(to: FloatArray, factor: float, what: FloatArray) -> None:
+    """to += factor x what, in one pass if both lie together in memory."""
+    if to.size and to.flags.c_contiguous and what.flags.c_contiguous:
+        from scipy.linalg.blas import daxpy
+
+        daxpy(what.reshape(-1), to.reshape(-1), a=factor)
+    else:
+        to += factor * what
 
 
 def _extent(shaped: Sequence[FloatArray], axis: int, size: int) -> slice:

@@ -706,7 +706,7 @@ class Curator:
             def exact_gap(candidate: int) -> int:
                 g, i = place_of(candidate)
                 exact, factor = int(self._exact(groups[g])[i]), common // widest[g]
-                real = today.scale * groups[g].one_answer(today.tables[g], i)
+                real = today.today(groups, g, i)
                 now = round(real) if math.isfinite(real) else 0
                 before = abs(exact - int(today.answers[g][i]))
                 return (before - min(abs(exact - now), before + today.drift[g])) * factor + largest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -30,6 +30,15 @@ class Lagging:
     scale: float
     drift: tuple[int, ...]
     """For each group, by how many units an answer can have moved since."""
+    _last: dict[tuple[int, int], float] = field(default_factory=dict, init=False)
+
+    def today(self, groups: Sequence[Group], group: int, query: int) -> float:
+        """One answer of today's table, in units. The last one is kept, since the chosen query is looked at again; no
+        other may be, for a caller must not see which candidates were tried."""
+        if (group, query) not in self._last:
+            self._last.clear()
+            self._last[group, query] = self.scale * groups[group].one_answer(self.tables[group], query)
+        return self._last[group, query]
 
     def check(self, groups: Sequence[Group]) -> None:
         """Refuse what does not fit the groups, before anything is drawn: no later error may depend on a draw."""
