@@ -1,7 +1,8 @@
-"""`auto` on random pairs of tables, on which nothing was chosen: `python benchmarks/unseen.py [--runs N] [--count N]`.
+"""`auto` on random joins, on which nothing was chosen: `python benchmarks/unseen.py [--runs N] [--count N]`.
 
 The other benchmarks have a few instances that every constant was looked at on. Here sizes, keys, skew, attributes and
-how both tables' keys go together are drawn. Seeds start where the last look at single instances ended.
+how the tables' keys go together are drawn, for pairs of tables and for joins of three and four without an attribute
+that all share. Seeds start where the last look at single instances ended.
 """
 
 from __future__ import annotations
@@ -21,10 +22,25 @@ from dpjoin.errors import SpecError
 from report import command, markdown_table, number, versions, write
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
-METHODS = ("auto", "two_table", "capped", "keyed", "hybrid", "per_table")
-FIRST_SEED = 500
-LOOKED_AT = "0 to 29, 100 to 111, 200 to 247, 300 to 344 and 400 to 419"
+METHODS = {
+    "pairs": ("auto", "two_table", "capped", "keyed", "hybrid", "per_table"),
+    "chains": ("auto", "multi_table", "capped", "per_table"),
+}
+FIRST_SEED = {"pairs": 600, "chains": 2000}
+LOOKED_AT = {
+    "pairs": "0 to 29, 100 to 111, 200 to 247, 300 to 344, 400 to 419 and 500 to 511",
+    "chains": "1000 to 1107",
+}
 WITHIN = 1.25
+
+SHAPES = {
+    "path": {"r": "k", "s": "kl", "t": "l"},
+    "references": {"r": "k", "s": "kl", "t": "l"},
+    "nested": {"r": "k", "s": "kl", "t": "kl"},
+    "triangle": {"r": "kl", "s": "lm", "t": "km"},
+    "long path": {"r": "k", "s": "kl", "t": "lm", "u": "m"},
+}
+"""By which keys the tables of a chain meet. In references, the first and the last have every value of theirs once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +90,47 @@ def draw(seed: int, *, largest: float = 5.0) -> Instance:
     return Instance(f"{keys:,} keys ({meeting}); {shape}; {own} attributes", schema, workload, tables)
 
 
+def draw_chain(seed: int, *, largest: float = 4.8) -> Instance:
+    """A join of one of the SHAPES with one or two attributes in each table, and all marginals of one and two."""
+    rng = np.random.default_rng(seed)
+    shape = str(rng.choice(list(SHAPES)))
+    names = sorted({k for keys in SHAPES[shape].values() for k in keys})
+    keys = {k: int(10 ** rng.uniform(1, min(2.5, largest - 1))) for k in names}
+    dependence, same = rng.uniform(0, 0.4), bool(rng.random() < 0.6)
+    move = {k: rng.integers(0, 50, keys[k]) for k in names}
+    tables, attributes, rows = {}, [], []
+    for table, own in SHAPES[shape].items():
+        if shape == "references" and table != "s":
+            columns = {own: np.arange(keys[own])}
+        else:
+            count, power = int(10 ** rng.uniform(3, largest)), float(rng.choice([0.0, 0.3, 0.6, 1.0]))
+            popular = {k: 1 / np.arange(1, keys[k] + 1) ** power for k in own}
+            popular = popular if same else {k: rng.permutation(p) for k, p in popular.items()}
+            columns = {k: rng.choice(keys[k], count, p=p / p.sum()) for k, p in popular.items()}
+        count = len(columns[own[0]])
+        rows.append(f"{count:,}")
+        for i in range(int(rng.integers(1, 3))):
+            values = int(rng.integers(2, 8))
+            weights = 0.6 ** np.arange(values)
+            column = rng.choice(values, count, p=weights / weights.sum())
+            key = own[int(rng.integers(len(own)))]
+            columns[f"{table}{i}"] = np.where(rng.random(count) < dependence, move[key][columns[key]] % values, column)
+            attributes.append(dj.Attribute(name=f"{table}{i}", range=(0, values - 1)))
+        tables[table] = pa.table(columns)
+    schema = dj.Schema(
+        tuple(dj.Table(name=t, attributes=tuple(x.column_names)) for t, x in tables.items()),
+        (*(dj.Attribute(name=k, range=(0, keys[k] - 1)) for k in names), *attributes),
+    )
+    asked = [a.name for a in attributes]
+    workload = dj.Workload.marginals(schema, [*((a,) for a in asked), *combinations(asked, 2)])
+    size = " x ".join(map(str, keys.values()))
+    meeting = "" if shape == "references" else " (same)" if same else " (others)"
+    return Instance(f"{shape}, {size} keys{meeting}; {', '.join(rows)} rows", schema, workload, tables)
+
+
+DRAW = {"pairs": draw, "chains": draw_chain}
+
+
 def measure(instance: Instance, method: str, runs: int) -> dict[str, Any] | None:
     """Medians over the runs; None where the method does not serve."""
     found = []
@@ -92,7 +149,7 @@ def measure(instance: Instance, method: str, runs: int) -> dict[str, Any] | None
     }
 
 
-def page(rows: list[dict[str, Any]], runs: int) -> str:
+def section(kind: str, rows: list[dict[str, Any]]) -> list[str]:
     lines, ratios = [], {"tv": [], "max": []}
     for row in rows:
         cells = row["methods"]
@@ -113,20 +170,32 @@ def page(rows: list[dict[str, Any]], runs: int) -> str:
     said.append(
         f"* 90 % bars of auto cover {mean(bars):.2f} on average, and {min(bars):.2f} to {max(bars):.2f} on single rows."
     )
+    first = FIRST_SEED[kind]
+    return [
+        f"Seeds {first} to {first + len(rows) - 1}; methods and constants were last changed while looking at seeds "
+        f"{LOOKED_AT[kind]} of drafts of this page.",
+        "\n".join(said),
+        markdown_table(
+            ["tables", "auto", *(m for m in METHODS[kind] if m != "auto"), "auto / best, TV", "auto / best, largest"],
+            lines,
+        ),
+    ]
+
+
+def page(found: dict[str, Any]) -> str:
+    runs, pairs, chains = found["runs"], found["pairs"], found["chains"]
     return "\n\n".join(
         [
-            "# Random pairs of tables",
-            f"Made by `{command('unseen.py', '--runs', runs, '--count', len(rows))}` with {versions()}.",
+            "# Random joins",
+            f"Made by `{command('unseen.py', '--runs', runs, '--count', len(pairs))}` with {versions()}.",
             f"Budget (1, 1e-6), all marginals of one and two attributes, medians of {runs} runs; in brackets the share "
-            "of cells whose 90 % bar holds. A dash: the method does not serve. "
-            f"Seeds {FIRST_SEED} to {FIRST_SEED + len(rows) - 1}; methods and constants were last changed while "
-            f"looking at seeds {LOOKED_AT} of a draft of this page. The best column is the best of those shown, by the "
-            "same few runs: even the same method twice would not come out at 1.",
-            "\n".join(said),
-            markdown_table(
-                ["tables", "auto", *(m for m in METHODS if m != "auto"), "auto / best, TV", "auto / best, largest"],
-                lines,
-            ),
+            "of cells whose 90 % bar holds. A dash: the method does not serve. The best column is the best of those "
+            "shown, by the same few runs: even the same method twice would not come out at 1.",
+            "## Pairs of tables",
+            *section("pairs", pairs),
+            "## Three and four tables",
+            "Tables meet by one key, or by two, and no key is in all of them, but for nested ones.",
+            *section("chains", chains),
         ]
     )
 
@@ -135,18 +204,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--count", type=int, default=12)
-    parser.add_argument("--quick", action="store_true", help="one small instance, once, nothing written")
+    parser.add_argument("--quick", action="store_true", help="one small instance of each kind, once, nothing written")
     options = parser.parse_args(arguments)
     runs, count = (1, 1) if options.quick else (options.runs, options.count)
-    rows = []
-    for seed in range(FIRST_SEED, FIRST_SEED + count):
-        instance = draw(seed, largest=3.3 if options.quick else 5.0)
-        rows.append({"words": instance.words, "methods": {m: measure(instance, m, runs) for m in METHODS}})
-        print(instance.words, {m: f"{c['tv']:.4f}" if c else "–" for m, c in rows[-1]["methods"].items()}, flush=True)
+    found: dict[str, Any] = {"runs": runs}
+    for kind, drawn in DRAW.items():
+        found[kind] = []
+        for seed in range(FIRST_SEED[kind], FIRST_SEED[kind] + count):
+            instance = drawn(seed, largest=3.3) if options.quick else drawn(seed)
+            cells = {m: measure(instance, m, runs) for m in METHODS[kind]}
+            found[kind].append({"words": instance.words, "methods": cells})
+            print(instance.words, {m: f"{c['tv']:.4f}" if c else "–" for m, c in cells.items()}, flush=True)
     if options.quick:
-        print(page(rows, runs))
+        print(page(found))
     else:
-        write("unseen", page(rows, runs), {"runs": runs, "rows": rows})
+        write("unseen", page(found), found)
     return 0
 
 

@@ -184,10 +184,12 @@ def test_fading_quick_run_shows_that_fading_loses_less(
 def test_unseen_quick_run_has_every_method_and_draws_the_same_again(quick_run: Callable[[Any], str]) -> None:
     text = quick_run(unseen)
     assert "| tables | auto | two_table | capped | keyed | hybrid | per_table |" in text
-    assert "90 % bars of auto cover" in text
-    first, again = (unseen.draw(7, largest=3.3) for _ in range(2))
-    assert first.words == again.words
-    assert all(first.tables[t].equals(again.tables[t]) for t in first.tables)
+    assert "| tables | auto | multi_table | capped | per_table |" in text
+    assert text.count("90 % bars of auto cover") == 2
+    for draw in unseen.DRAW.values():
+        first, again = (draw(7, largest=3.3) for _ in range(2))
+        assert first.words == again.words
+        assert all(first.tables[t].equals(again.tables[t]) for t in first.tables)
 
 
 def test_large_keeps_rows_resumes_and_reports_peers_that_did_not_finish(

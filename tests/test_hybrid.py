@@ -735,7 +735,8 @@ def test_a_join_of_models_gets_the_size_of_the_join() -> None:
         (1_000.0, 1e6, 300.0, (490.0, 530.0)),  # hardly at all: the models' join tells more
         (1_000.0, 300.0, 0.0, (490.0, 700.0)),  # nothing is flattened, so the models' join is right
         (5_000.0, 50.0, 0.0, (5_000.0, 5_000.0)),  # unless it contradicts what was measured
-        (1_000.0, 50.0, None, (950.0, 1_000.0)),  # nobody knows what is flattened
+        (1_000.0, 50.0, None, (500.0, 560.0)),  # ranks do not tell, and the models are rather sure
+        (5_000.0, 50.0, None, (5_000.0, 5_000.0)),  # though not against what is far off
     ],
 )
 def test_the_size_leans_on_what_is_known(
@@ -744,10 +745,11 @@ def test_the_size_leans_on_what_is_known(
     class Models:
         total = 500.0
         member_totals = np.array([480.0, 520.0])
+        told_apart, by_chance = 0.5, 200.0
 
     found = likely_total(Models(), Size(NoisyTotal(noisy, deviation), flattened))  # type: ignore[arg-type]
     assert between[0] <= found.noisy <= between[1]
-    assert found.deviation <= deviation
+    assert found.deviation <= (deviation if flattened is not None else 0.3 * noisy + deviation)
 
 
 def test_the_size_needs_no_caps_where_bounds_are_declared() -> None:

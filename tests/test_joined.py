@@ -216,6 +216,37 @@ def test_another_size_changes_nothing_else(name: str) -> None:
     assert 0.01 < float(np.abs(off).max()) < 0.4
 
 
+@pytest.mark.parametrize("name", ["triangle", "unlisted", "shared by three", "cross product"])
+def test_rows_that_are_spread_evenly_meet_by_chance(name: str) -> None:
+    """By definition: flatten each table over what tables meet by, and join. Flat models have nothing to tell apart."""
+    joined = make_joined(SHAPES[name])
+    flat = []
+    for table in joined.tables:
+        links = tuple(n for n, a in enumerate(table.domain.attributes) if a in joined._links)
+        shaped = table.table.reshape(table.domain.shape)
+        flat.append(np.broadcast_to(shaped.mean(axis=links, keepdims=True) if links else shaped, shaped.shape))
+    assert joined.by_chance == pytest.approx(brute(joined, flat).sum())
+
+
+def test_models_that_agree_with_their_members_tell_values_apart() -> None:
+    """Members as they are: one. Members that differ: less, the more they do. No member: one, nothing is in doubt."""
+    joined = make_joined(SHAPES["unlisted"])
+
+    def told(spread: float) -> float:
+        rng = np.random.default_rng(4)
+        tables = []
+        for table in joined.tables:
+            assert table.potentials is not None
+            moved = [table.potentials + spread * rng.standard_normal(len(table.potentials)) for _ in range(3)]
+            tables.append(dataclasses.replace(table, members=tuple((p, table.total) for p in moved)))
+        return dataclasses.replace(joined, tables=tuple(tables)).told_apart
+
+    assert told(0.0) == pytest.approx(1.0)
+    assert 1.0 > told(0.1) > told(0.5) > told(2.0) > 0.0
+    plain = tuple(dataclasses.replace(table, members=()) for table in joined.tables)
+    assert dataclasses.replace(joined, tables=plain).told_apart == 1.0
+
+
 def test_members_that_are_fewer_are_used_again() -> None:
     """A table with two members, or of which only the total is unsure, beside one with three."""
     shape = SHAPES["two tables"]

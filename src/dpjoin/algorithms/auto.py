@@ -19,11 +19,14 @@ from dpjoin.algorithms.capped import (
     best_of_levels,
     capped_shares,
     measure_ranks,
+    predicted_noise,
     release_candidate,
+    whole_size,
 )
-from dpjoin.algorithms.forecast import common_degrees, hybrid_error, per_table_error
+from dpjoin.algorithms.forecast import common_degrees, hybrid_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, best_choice, check_keyed, release_keyed, split_keyed
+from dpjoin.algorithms.meetings import by_chance, meetings_of, per_table_error
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.per_table import check_per_table, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
@@ -49,6 +52,10 @@ HYBRID_GAIN = 1.5
 everywhere."""
 CAPPED_GAIN = 1.2
 """Likewise, against `keyed`: hot values that caps cut are the largest errors."""
+
+SHOWS, NO_SHAPE = 2.0, 0.3
+"""By how many deviations a join must show under caps for `capped` to learn its shape, and the error, as a share of the
+size, where it does not."""
 
 
 @dataclass(frozen=True)
@@ -137,24 +144,32 @@ def predicted_errors(
         size, rho = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left
         noise = fitted_noise(workload, bound=declared.value, size=size, rho=rho)
         predicted[_declared(schema)] = noise + size_noise(declared.value, rho)
-    degrees = common_degrees(schema, ranks)
-    if not degrees or is_large(workload):
+    if is_large(workload):
         return predicted  # what several models add up to must be written down
-    rho = curator.rho_left
-    if shares.hybrid is not None:
+    rho, degrees = curator.rho_left, common_degrees(schema, ranks)
+    if degrees and shares.hybrid is not None:
         left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
         aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
         width = shares.hybrid.degrees_width
         error = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
         predicted["hybrid"] = HYBRID_GAIN * error
-    if _serves(check_keyed, schema):
+    if degrees and _serves(check_keyed, schema):
         chosen = best_choice(workload, degrees, degrees_cost=shares.keyed.degrees, rho=rho - shares.keyed.degrees.rho)
         if chosen.heavy:  # else it would be `capped` with less to spend
             predicted["keyed"] = chosen.error
             predicted["capped"] *= CAPPED_GAIN
     if _serves(lambda s: check_per_table(s, workload), schema):
-        size = max(1.0, best.total.noisy + best.lost.noisy)
-        predicted["per_table"] = per_table_error(workload, degrees, size=size, rho=rho)
+        whole = whole_size(best.among)
+        meetings = meetings_of(schema, ranks, max(1.0, whole.noisy))
+        # The join may be smaller than it seems under caps, and noise a larger share of it.
+        least = min(whole.deviation, by_chance(schema, meetings)) if meetings else 1.0
+        size = max(1.0, least, whole.noisy - whole.deviation)
+        error = predicted_noise(workload, best, rho, size=size)
+        if whole.noisy < SHOWS * whole.deviation:
+            error = max(error, NO_SHAPE * size)
+        predicted["capped"] = max(predicted["capped"], error)
+        if meetings:
+            predicted["per_table"] = per_table_error(workload, meetings, size=size, rho=rho)
     return predicted
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dpjoin.algorithms.capped import (
     measure_ranks,
     measure_whole,
 )
-from dpjoin.algorithms.forecast import common_degrees, flattened_size
+from dpjoin.algorithms.meetings import flattened_size, meetings_of
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.two_table import Outcome
@@ -41,6 +41,12 @@ from dpjoin.workload import Workload
 
 MOST_CELLS = 2**22
 """Of one table's model."""
+FLATTENED = 0.35
+"""Where ranks do not tell what a join of models lacks: about which share of what it has beyond rows that meet by
+chance, if the models tell nothing apart."""
+UNDER_CAPS = 0.3
+"""There, how far off the size under caps may be beyond its noise, as a share: what caps lose is judged for each meeting
+of tables by itself."""
 
 
 def check_per_table(schema: Schema, workload: Workload | None = None) -> None:
@@ -93,7 +99,7 @@ class Size:
 
     total: NoisyTotal
     flattened: float | None
-    """None: nobody knows."""
+    """None: ranks do not tell."""
 
 
 def per_table_tight(curator: Curator, workload: Workload, shares: PerTableShares, progress: Progress) -> Outcome:
@@ -118,10 +124,9 @@ def size_under_caps(
     curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], best: Candidate, cost: Concentrated
 ) -> Size:
     """The size of the join by one more look under caps, and what ranks tell of how a join of models will compare."""
-    total, degrees = measure_whole(best.among, cost), common_degrees(workload.schema, ranks)
-    if not degrees:
-        return Size(total, None)
-    return Size(total, flattened_size(workload, degrees, size=total.noisy, rho=curator.rho_left))
+    total, schema = measure_whole(best.among, cost), workload.schema
+    meetings = meetings_of(schema, ranks, max(1.0, total.noisy))
+    return Size(total, flattened_size(schema, meetings, size=total.noisy, rho=curator.rho_left))
 
 
 def release_tables(curator: Curator, workload: Workload, size: Size | None, progress: Progress) -> Outcome:
@@ -148,8 +153,11 @@ def likely_total(joined: Joined, size: Size) -> NoisyTotal:
     rows in all tables have beyond others. Nothing in the tables shows how much that is: the join itself does.
     """
     own = float(np.sqrt(((joined.member_totals - joined.total) ** 2).mean()))
-    missing = abs(size.total.noisy - joined.total)
-    doubt = math.hypot(own, missing if size.flattened is None else size.flattened)
-    if missing > CONTRADICTS * math.hypot(doubt, size.total.deviation):
-        return size.total
-    return size.total.combined(NoisyTotal(joined.total, max(1.0, doubt)))
+    total, flattened = size.total, size.flattened
+    if flattened is None:
+        flattened = FLATTENED * (1 - joined.told_apart) * abs(joined.total - joined.by_chance)
+        total = replace(total, deviation=math.hypot(total.deviation, UNDER_CAPS * total.noisy))
+    models = NoisyTotal(joined.total, max(1.0, math.hypot(own, flattened)))
+    if abs(total.noisy - models.noisy) > CONTRADICTS * math.hypot(total.deviation, models.deviation):
+        return total
+    return total.combined(models)

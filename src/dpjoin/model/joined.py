@@ -143,6 +143,27 @@ class Joined:
         """The size of each join of members."""
         return np.array([float(self._marginal((), m)) for m in range(self._members)])
 
+    @cached_property
+    def by_chance(self) -> float:
+        """The size of the join if each table's rows were spread evenly over what tables meet by."""
+        found = math.prod(table.total for table in self.tables)
+        for a in self._links:
+            found /= self._sizes[a] ** (sum(a in table.domain.attributes for table in self.tables) - 1)
+        return found
+
+    @cached_property
+    def told_apart(self) -> float:
+        """How much of what values of the links differ by the models have seen: one if they are sure, zero if not."""
+        shares = []
+        for number, table in enumerate(self.tables):
+            links = self._links & set(table.domain.attributes)
+            rows = self._factor(number, None, links).array
+            unsure = [float(((self._factor(number, m, links).array - rows) ** 2).mean()) for m in range(self._members)]
+            seen = float(rows.var())
+            doubt = float(np.mean(unsure)) if unsure else 0.0
+            shares.append(seen / (seen + doubt) if seen + doubt else 1.0)
+        return math.prod(shares)
+
     def resized(self, total: float, deviation: float) -> Joined:
         """The same shape with another size, known from elsewhere: one table's model is scaled, and so are its members.
 

@@ -1,0 +1,217 @@
+"""Where tables meet, from noisy ranks and noisy join sizes alone, and what a join of models would make of it.
+
+Noisy ranks tell how many values have how many rows in each table, though not which. The size of the join tells how far
+they are the same. That is enough to work out about how large the error of `per_table` would be, before it runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpjoin.algorithms.alone import Scope, measured_scopes, own_scopes
+from dpjoin.algorithms.hybrid import BLUR, fitted_variance
+from dpjoin.algorithms.parts import CLEAR, SHRINKAGE
+from dpjoin.algorithms.ranks import MOST_VALUES, chance_size, degree_sequence
+from dpjoin.model.terms import FloatArray
+from dpjoin.privacy.partition import NoisyRanks
+from dpjoin.schema import Schema
+from dpjoin.workload import Workload
+
+VARIES = 0.1
+"""A model of all values learns from all of them what they have in common, so that it is off by less than one of a few
+heavy values would be: how far a value's share in a cell is likely to be from that of others, squared, in its units."""
+TOGETHER, APART, POOLED_BLUR = 1.6, 1.5, 0.48
+"""What the three parts of the error of `per_table` count: fitted to 48 random pairs of `benchmarks/unseen.py` (seeds
+200 to 247) and the first seven rows of `benchmarks/methods.py`, where the forecast is off by a factor of 1.5 on
+average."""
+
+DEGREES_KNOWN = 0.4
+"""Of a table's budget, about what tells how many rows each value has."""
+ALL_NOISE = 0.25
+"""What the noise of all values together comes to, as a share, where there is nothing else: a fit then falls back on
+what the attributes' values have in common."""
+TANGLED = 3.0
+"""By how much more a join of models is off where tables meet in a circle: what several keys have in common counts."""
+HALVINGS = 40
+"""How closely the degree is found to which frequent values are the same."""
+
+Degrees = Mapping[str, FloatArray]
+"""Each table's rows by value, the most first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """Tables that meet by the values of some attributes: each one's rows by value, the most first."""
+
+    rows: Degrees
+    values: int
+    aligned: float = 0.0
+    """0: rows meet by chance. 1: the most frequent values of one table are those of every other."""
+
+    def total(self, each: Degrees) -> float:
+        """About the sum over values of the product of something that each table has for them, in the order of rows."""
+        chance = chance_size(each.values(), self.values)
+        return (1 - self.aligned) * chance + self.aligned * float(np.prod(list(each.values()), axis=0).sum())
+
+    @property
+    def size(self) -> float:
+        return self.total(self.rows)
+
+
+def meetings_of(schema: Schema, ranks: Sequence[NoisyRanks], size: float) -> list[Meeting]:
+    """Where ranks show how tables meet, if the join has about this size; nothing unless all tables are there."""
+    links: dict[Scope, dict[str, FloatArray]] = {}
+    for r in ranks:
+        links.setdefault(r.question.by, {})[next(iter(r.question.rules))] = degree_sequence(r)
+    for by, found in links.items():
+        for table in schema.tables:
+            if set(by) <= set(table.attributes) and table.name not in found and _is_key(schema, table.name, by):
+                found[table.name] = np.ones(min(schema.cells(by), MOST_VALUES))
+    if {t for found in links.values() for t in found} != {t.name for t in schema.tables}:
+        return []
+    return aligned_to(schema, [meeting(schema, by, found) for by, found in links.items()], size)
+
+
+def _is_key(schema: Schema, table: str, by: Scope) -> bool:
+    """Whether a table is declared to have one row of a value at most."""
+    return any(b.limit == 1 and set(b.attributes) <= set(by) for b in schema.table(table).bounds)
+
+
+def meeting(schema: Schema, by: Scope, degrees: Degrees) -> Meeting:
+    """Tables that meet by some attributes, with zeros for values that have no rows, as far as is written down."""
+    values = schema.cells(by)
+    written = min(values, MOST_VALUES)
+    return Meeting({t: np.append(d, np.zeros(max(0, written - len(d))))[:written] for t, d in degrees.items()}, values)
+
+
+def aligned_to(schema: Schema, meetings: Sequence[Meeting], size: float) -> list[Meeting]:
+    """The same with frequent values as much the same, everywhere, as makes the join this large."""
+    chance = by_chance(schema, meetings)
+    least, most = ([replace(m, aligned=end).size for m in meetings] for end in (0.0, 1.0))
+    larger = [high / low if low > 0 else 1.0 for low, high in zip(least, most, strict=True)]
+
+    def too_small(aligned: float) -> bool:
+        return chance * math.prod(1 - aligned + aligned * times for times in larger) < size
+
+    low, high = (1.0, 1.0) if too_small(1.0) else (0.0, 1.0)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_small(middle) else (low, middle)
+    return [replace(m, aligned=low) for m in meetings]
+
+
+def by_chance(schema: Schema, meetings: Sequence[Meeting]) -> float:
+    """About the size of the join, if rows meet by chance."""
+    found = math.prod(_rows(meetings).values())
+    for a in schema.join_attributes:
+        found /= schema.cells((a,)) ** (len(schema.tables_with(a)) - 1)
+    return found
+
+
+def is_tangled(schema: Schema) -> bool:
+    """Whether tables meet in a circle: two of them in two ways, or each with the next until the first comes again."""
+    links = {frozenset(schema.tables_with(a)) for a in schema.join_attributes}
+    # Tables and the sets of them that meet are the nodes of a graph: a forest has fewer edges than nodes.
+    groups = [{t.name} for t in schema.tables]
+    for link in links:
+        meeting = [g for g in groups if g & link]
+        if sum(len(g & link) > 1 for g in meeting):
+            return True
+        groups = [g for g in groups if not g & link] + [set().union(*meeting)]
+    return False
+
+
+def _rows(meetings: Sequence[Meeting]) -> dict[str, float]:
+    """About how many rows each table has."""
+    found: dict[str, float] = {}
+    for place in meetings:
+        for table, rows in place.rows.items():
+            found[table] = max(found.get(table, 1.0), float(rows.sum()))
+    return found
+
+
+def per_table_error(workload: Workload, meetings: Sequence[Meeting], *, size: float, rho: Fraction) -> float:
+    """The error of joining a model of each table, keys included, where the join has about this size.
+
+    There is noise in what a table says of all values together, noise in what it says of each of them, and what it blurs
+    because noise drowns single values. All but the first depend on whether frequent values are the same in all tables.
+    """
+    scopes = measured_scopes(workload) or [()]
+    together = float(np.mean([_together(workload, _rows(meetings), scope, rho) for scope in scopes]))
+    apart = float(np.mean([math.hypot(*(_apart(workload, m, scope, rho) for m in meetings)) for scope in scopes]))
+    clear = math.prod(1 - _blurred(workload, m, rho) for m in meetings)
+    error = TOGETHER * together + APART * apart + POOLED_BLUR * (1 - clear)
+    return size * error * (TANGLED if is_tangled(workload.schema) else 1.0)
+
+
+def _together(workload: Workload, rows: Mapping[str, float], scope: Sequence[str], rho: Fraction) -> float:
+    """The noise of what tables say of a scope for all values together, as a share."""
+    found = 0.0
+    for table, count in rows.items():
+        own = _own(workload, table, scope)
+        if own:
+            deviation = math.sqrt(_marginals(workload, table) / (2 * float(rho)))
+            noise = 0.4 * SHRINKAGE * workload.schema.cells(own) * deviation / max(1.0, count)
+            found += noise * min(1.0, math.sqrt(0.4 * CLEAR / noise))  # as in `fitted_noise`
+    return found / (1 + found / ALL_NOISE)
+
+
+def _apart(workload: Workload, meeting: Meeting, scope: Sequence[str], rho: Fraction) -> float:
+    """The noise of what tables say of a scope at each value, as a share: see `heavy_errors`."""
+    both, clean = {}, {}
+    for table, rows in meeting.rows.items():
+        squared = (rows / workload.schema.cells(_own(workload, table, scope))) ** 2
+        noise = _marginals(workload, table) / (2 * float(rho))
+        both[table], clean[table] = squared + fitted_variance(noise, VARIES * squared), squared
+    cells = workload.schema.cells(tuple(a for t in meeting.rows for a in _own(workload, t, scope)))
+    noise = math.sqrt(max(0.0, meeting.total(both) - meeting.total(clean)))
+    return 0.4 * SHRINKAGE * cells * noise / max(1.0, meeting.size)
+
+
+def _blurred(workload: Workload, meeting: Meeting, rho: Fraction) -> float:
+    """What is lost where noise drowns what a table says of single values, as a share: see `blurred`."""
+    clear = {t: rows * _clear(workload, t, rows, rho) for t, rows in meeting.rows.items()}
+    return BLUR * max(0.0, 1 - meeting.total(clear) / meeting.size) if meeting.size > 0 else BLUR
+
+
+def _clear(workload: Workload, table: str, rows: FloatArray, rho: Fraction) -> FloatArray:
+    """How much of what a table says of one attribute at each value, with so many rows, noise leaves."""
+    scopes = own_scopes(workload, table, workload.schema.join_attributes)
+    cells = max((workload.schema.cells((a,)) for scope in scopes for a in scope), default=1)
+    squared = (rows / cells) ** 2
+    return np.asarray(squared / (squared + len(scopes) / (2 * float(rho))))
+
+
+def _marginals(workload: Workload, table: str) -> int:
+    """How many marginals of a table share its budget: those of several attributes are measured in parts, too."""
+    scopes = own_scopes(workload, table, workload.schema.join_attributes)
+    return len(scopes) + sum(len(scope) > 1 for scope in scopes)
+
+
+def _own(workload: Workload, table: str, scope: Sequence[str]) -> Scope:
+    """What a scope has of a table, beside what tables meet by."""
+    schema = workload.schema
+    return tuple(a for a in scope if a in schema.table(table).attributes and a not in schema.join_attributes)
+
+
+def flattened_size(schema: Schema, meetings: Sequence[Meeting], *, size: float, rho: Fraction) -> float | None:
+    """By how many join results that join may be too small, where the join has this size; None: ranks do not tell.
+
+    Noise hides how many rows each value has, so a fit pulls them towards each other: what values with many rows in all
+    tables have beyond others is lost in part. That is what the join has beyond rows that meet by chance, and about the
+    square root of as much again, if values with many rows meet by chance.
+    """
+    if len(meetings) != 1 or is_tangled(schema):
+        return None
+    (only,) = meetings
+    values = only.values
+    chance = chance_size(only.rows.values(), values)
+    variance = 1 / (2 * float(rho) * DEGREES_KNOWN)
+    spread = [float((r**2).sum()) / values - (float(r.sum()) / values) ** 2 for r in only.rows.values()]
+    kept = math.prod(v / (v + variance) for v in spread)
+    return (1 - kept) * math.hypot(max(0.0, size - chance), math.sqrt(values * math.prod(spread)))
