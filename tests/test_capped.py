@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +26,7 @@ from dpjoin.algorithms.capped import (
     capped_tight,
     measure_ranks,
     measure_sizes,
+    most_by_rows,
     public_bound_of,
 )
 from dpjoin.algorithms.ranks import EDGES, degree_sequence, falling_fits, rows_beyond
@@ -374,6 +377,28 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
+
+
+def test_a_join_of_references_is_no_larger_than_its_rows() -> None:
+    """Rows refer to a key of another table: each is in one result at most, and how many there are is known well."""
+    rng = np.random.default_rng(6)
+    keyed = dj.Table(name="r", attributes=("A", "p"), bounds=(DegreeBound(attributes=("A",), limit=1),))
+    schema = dj.Schema(
+        (keyed, dj.Table(name="s", attributes=("A", "q"))),
+        (dj.Attribute(name="A", key=True), dj.Attribute(name="p", range=(0, 2)), dj.Attribute(name="q", range=(0, 2))),
+    )
+    tables = {
+        "r": pa.table({"A": np.arange(50), "p": rng.integers(0, 3, 50)}),
+        "s": pa.table({"A": rng.integers(0, 50, 4_000), "q": rng.integers(0, 3, 4_000)}),
+    }
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    sizes = [dj.release(schema, workload, tables, BLUNT, method="capped").join_size for _ in range(12)]
+    assert max(sizes) < 4_700
+    ranks = [ranks_of([80] * 50, 0.0, rng)]
+    ranks = [replace(r, question=Question(name="s", rules={"s": {}}, by=("A",)), deviation=10.0) for r in ranks]
+    assert most_by_rows(schema, ranks) == pytest.approx(4_000 + 30, rel=0.02)
+    loose = dj.Schema((replace(keyed, bounds=()), schema.tables[1]), schema.attributes)
+    assert most_by_rows(loose, ranks) == math.inf
 
 
 def test_the_curator_refuses_what_it_cannot_account_for() -> None:

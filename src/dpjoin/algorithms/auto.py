@@ -160,14 +160,14 @@ def predicted_errors(
             predicted["capped"] *= CAPPED_GAIN
     if _serves(lambda s: check_per_table(s, workload), schema):
         whole = whole_size(best.among)
-        meetings = meetings_of(schema, ranks, max(1.0, whole.noisy))
-        # The join may be smaller than it seems under caps, and noise a larger share of it.
-        least = min(whole.deviation, by_chance(schema, meetings)) if meetings else 1.0
-        size = max(1.0, least, whole.noisy - whole.deviation)
-        error = predicted_noise(workload, best, rho, size=size)
+        size = max(1.0, whole.noisy)
+        meetings = meetings_of(schema, ranks, size)
         if whole.noisy < SHOWS * whole.deviation:
-            error = max(error, NO_SHAPE * size)
-        predicted["capped"] = max(predicted["capped"], error)
+            # It may be far smaller than it seems under caps, and has no shape there.
+            least = min(whole.deviation, by_chance(schema, meetings)) if meetings else 1.0
+            size = max(1.0, least, whole.noisy - whole.deviation)
+            error = max(NO_SHAPE * size, predicted_noise(workload, best, rho, size=size))
+            predicted["capped"] = max(predicted["capped"], error)
         if meetings:
             predicted["per_table"] = per_table_error(workload, meetings, size=size, rho=rho)
     return predicted

@@ -60,6 +60,8 @@ CONTRADICTS = 2.5
 """Likewise, for what a cap leaves to be less than it should be of the whole join."""
 ALIGNED = 0.5
 """From this share on of the largest join that degrees allow, frequent values are taken to be the same in all tables."""
+ROWS_DOUBT = 3.0
+"""By how many deviations of one rank's noise a table may have more rows than ranks say."""
 
 MOST_WAYS = 2000
 """How many ways to cap the tables are tried, to find one with few caps for each."""
@@ -156,6 +158,8 @@ class Candidate:
     error: float = math.inf
     among: tuple[Candidate, ...] = ()
     """All that it was chosen from, the most generous first."""
+    most: float = math.inf
+    """How large the whole join can be, by declared bounds and noisy rows."""
 
 
 def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, progress: Progress) -> Outcome:
@@ -294,9 +298,10 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
     candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost, price)
     candidates = [replace(c, left=left_under(curator.schema, ranks, c.caps, c.price)) for c in candidates]
     totals, left = [c.total for c in candidates], [c.left for c in candidates]
-    whole, shares = likely_size(totals, left), likely_shares(totals, left)
+    shares, most = likely_shares(totals, left), most_by_rows(curator.schema, ranks)
+    candidates = [replace(c, share=share, most=most) for c, share in zip(candidates, shares, strict=True)]
+    whole = whole_size(candidates)
     size = max(1.0, whole.noisy)
-    candidates = [replace(c, share=share) for c, share in zip(candidates, shares, strict=True)]
     best = best_candidate(
         workload,
         candidates,
@@ -385,7 +390,7 @@ def measure_sizes(best: Candidate, count: Concentrated) -> tuple[NoisyTotal, flo
     whole = whole_size(among)
     kept = next(c.total for c in among if c.curator is best.curator)
     promised = NoisyTotal(whole.noisy * (1 - best.share), math.hypot(whole.deviation, best.share * whole.noisy))
-    return whole, max(1.0, kept.combined(promised).noisy)
+    return whole, max(1.0, min(kept.combined(promised).noisy, best.most))
 
 
 def measure_whole(among: Sequence[Candidate], cost: Concentrated) -> NoisyTotal:
@@ -394,7 +399,18 @@ def measure_whole(among: Sequence[Candidate], cost: Concentrated) -> NoisyTotal:
 
 
 def whole_size(among: Sequence[Candidate]) -> NoisyTotal:
-    return likely_size([c.total for c in among], [c.left for c in among])
+    found = likely_size([c.total for c in among], [c.left for c in among])
+    return replace(found, noisy=min(found.noisy, among[0].most))
+
+
+def most_by_rows(schema: Schema, ranks: Sequence[NoisyRanks]) -> float:
+    """How many results the join has at most, by declared bounds: a row that refers to keys is in one at most.
+
+    How many rows a table has is known far better than what caps leave.
+    """
+    results, names = degree_caps(schema), frozenset(t.name for t in schema.tables)
+    rows = {_place(r)[0]: float(rows_beyond(r)[0]) + ROWS_DOUBT * r.deviation for r in ranks}
+    return min((n * results[names - {t}] for t, n in rows.items() if names - {t} in results), default=math.inf)
 
 
 def most_telling(among: Sequence[Candidate], rho: Fraction) -> Candidate:

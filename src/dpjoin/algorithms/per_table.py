@@ -100,6 +100,8 @@ class Size:
     total: NoisyTotal
     flattened: float | None
     """None: ranks do not tell."""
+    most: float = math.inf
+    """No join is larger."""
 
 
 def per_table_tight(curator: Curator, workload: Workload, shares: PerTableShares, progress: Progress) -> Outcome:
@@ -126,7 +128,8 @@ def size_under_caps(
     """The size of the join by one more look under caps, and what ranks tell of how a join of models will compare."""
     total, schema = measure_whole(best.among, cost), workload.schema
     meetings = meetings_of(schema, ranks, max(1.0, total.noisy))
-    return Size(total, flattened_size(schema, meetings, size=total.noisy, rho=curator.rho_left))
+    flattened = flattened_size(schema, meetings, size=total.noisy, rho=curator.rho_left)
+    return Size(total, flattened, best.among[0].most)
 
 
 def release_tables(curator: Curator, workload: Workload, size: Size | None, progress: Progress) -> Outcome:
@@ -157,7 +160,7 @@ def likely_total(joined: Joined, size: Size) -> NoisyTotal:
     if flattened is None:
         flattened = FLATTENED * (1 - joined.told_apart) * abs(joined.total - joined.by_chance)
         total = replace(total, deviation=math.hypot(total.deviation, UNDER_CAPS * total.noisy))
-    models = NoisyTotal(joined.total, max(1.0, math.hypot(own, flattened)))
+    models = NoisyTotal(min(joined.total, size.most), max(1.0, math.hypot(own, flattened)))
     if abs(total.noisy - models.noisy) > CONTRADICTS * math.hypot(total.deviation, models.deviation):
         return total
     return total.combined(models)
