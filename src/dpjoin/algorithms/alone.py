@@ -91,6 +91,7 @@ def measure_alone(
         else:
             key = (*head, *shared_attributes(workload.schema, common))
             also, implied = _parts_of(schema, scopes, key)
+            also += _at_each_link(schema, scopes, key, [] if listed else links_of(workload.schema, table))
             models.append(measure_join(curator, own, bound, total, say, also=also, implied=implied, seed=seed)[0])
     return tuple(models)
 
@@ -105,6 +106,21 @@ def _parts_of(schema: Schema, scopes: Sequence[Scope], key: Sequence[str]) -> tu
     several = [scope for scope in own if len(scope) > 1]
     each = dict.fromkeys(a for scope in several for a in scope)
     return [schema.in_order(s) for s in several], [schema.in_order((*key, a)) for a in each]
+
+
+def links_of(schema: Schema, table: str) -> list[Scope]:
+    """By which attributes a table meets others, if not by the same all of them."""
+    own = set(schema.table(table).attributes)
+    shared = (schema.in_order(own & set(t.attributes)) for t in schema.tables if t.name != table)
+    links = [s for s in dict.fromkeys(shared) if s]
+    every = set().union(*links) if links else set()
+    return [link for link in links if set(link) < every]
+
+
+def _at_each_link(schema: Schema, scopes: Sequence[Scope], key: Sequence[str], links: Sequence[Scope]) -> list[Scope]:
+    """Each attribute by value of each link: what noise drowns where the values of several links are told apart."""
+    each = dict.fromkeys(a for scope in scopes for a in scope if a not in key)
+    return [schema.in_order((*link, a)) for link in links for a in each]
 
 
 def _other_rows(noisy_degrees: Mapping[str, FloatArray], table: str) -> FloatArray:
