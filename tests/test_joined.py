@@ -247,6 +247,29 @@ def test_models_that_agree_with_their_members_tell_values_apart() -> None:
     assert dataclasses.replace(joined, tables=plain).told_apart == 1.0
 
 
+@pytest.mark.parametrize("name", ["triangle", "unlisted", "shared by three", "cross product"])
+@pytest.mark.parametrize("even", [False, True])
+def test_rows_are_drawn_from_the_join(name: str, even: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without writing its cells down: as often as the table says; evenly drawn ones are closer to it."""
+    monkeypatch.setattr(joined_module, "CHUNK_CELLS", 7)
+    joined, count = make_joined(SHAPES[name]), 200_000
+    codes = joined.rows(count, np.random.default_rng(2), even=even)
+    assert list(codes) == list(joined.domain.attributes)
+    flat = np.ravel_multi_index(tuple(codes.values()), joined.domain.shape)
+    seen = np.bincount(flat, minlength=joined.domain.cells)
+    expected = joined.table.reshape(-1) / joined.total * count
+    assert (np.abs(seen - expected) < 5 * np.sqrt(expected) + 5).all()
+    off = ((seen - expected) ** 2 / np.maximum(expected, 1e-9))[expected > 1].mean()
+    # Rows are spread evenly within tables, not across them.
+    assert 0.5 < off < 1.6 if not even or name == "cross product" else off < 0.8
+
+
+def test_rows_need_no_listed_values() -> None:
+    with pytest.raises(ValueError, match="only if no values are listed"):
+        make_joined(SHAPES["two tables"]).rows(3, np.random.default_rng(0))
+    assert {len(c) for c in make_joined(SHAPES["triangle"]).rows(0, np.random.default_rng(0)).values()} == {0}
+
+
 def test_members_that_are_fewer_are_used_again() -> None:
     """A table with two members, or of which only the total is unsure, beside one with three."""
     shape = SHAPES["two tables"]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpjoin.model import junction
+from dpjoin.model.drawing import drawn
 from dpjoin.model.junction import Calibrated, FloatArray, JunctionTree, Passes
 from dpjoin.model.triangulate import tree_of
 
@@ -342,7 +343,7 @@ def test_no_row_at_the_edge_of_an_empty_cell() -> None:
     given = np.array([[0.0, 1.0, 0.0], [0.0, 0.5 - 1e-12, 0.5 - 1e-12], [0.5 - 1e-12, 0.5 - 1e-12, 0.0]])
     group = np.array([0, 0, 1, 1, 2, 2])
     ends = np.array([0.0, np.nextafter(1.0, 0.0)] * 3)
-    assert junction._drawn(given, group, ends).tolist() == [1, 1, 1, 2, 0, 1]
+    assert drawn(given, group, ends).tolist() == [1, 1, 1, 2, 0, 1]
 
 
 def test_no_row_in_an_empty_cell() -> None:

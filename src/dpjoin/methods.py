@@ -53,8 +53,8 @@ class Method:
         return chosen(engine, workload, budget, progress)
 
 
-LARGE = ("single_table", "two_table", "multi_table", "capped", "auto")
-"""The methods whose model need not be a table of all cells: they have one part only."""
+LARGE = ("single_table", "two_table", "multi_table", "capped", "per_table", "auto")
+"""The methods whose model need not be a table of all cells: they have one part only, or one for each table."""
 
 
 PAPER_CELLS = 2**24

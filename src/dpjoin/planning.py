@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dpjoin.algorithms import chosen
+from dpjoin.algorithms.alone import kept_attributes
 from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products, wanted_cliques
 from dpjoin.algorithms.auto import DEGREES_SHARE, AutoShares, auto_shares
 from dpjoin.algorithms.capped import (
@@ -175,8 +176,12 @@ class Layout:
     memory: int
 
 
-def layout(workload: Workload, profile: str = "tight") -> Layout:
+def layout(workload: Workload, profile: str = "tight", method: str = "auto") -> Layout:
     """Whether the model is a table of all cells or factored, and how large it gets."""
+    if method == "per_table" and is_large(workload):
+        schema = workload.schema
+        most = max(schema.cells(kept_attributes(workload, t.name, ())) for t in schema.tables)
+        return Layout(f"one for each table, of at most {most:,} cells", most, most * BYTES_PER_CELL)
     if not is_large(workload) or profile == "paper":
         return Layout("dense: a table of all cells", workload.cells, workload.cells * BYTES_PER_CELL)
     cliques = wanted_cliques(workload)
@@ -211,7 +216,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     method = chosen_method(schema, spec.method, spec.profile, workload).name
     if spec.profile == "tight":
         spec = replace(spec, budget=spendable(spec.budget, workload))
-    kept = layout(workload, spec.profile)
+    kept = layout(workload, spec.profile, method)
     degrees = USUAL_DEGREES if degree is None else (degree,)
     if len(schema.tables) == 1:
         degrees = (1,)

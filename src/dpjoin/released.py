@@ -45,6 +45,8 @@ models that add up or are joined, and cells known to be empty. The third is for 
 MAX_SYNTHETIC_ROWS = 2_000_000
 """Above this join size `synthetic.parquet` is a scaled-down copy, and the manifest says by how much."""
 SCALED_ROWS = 1_000_000
+WRITTEN_CELLS = 2**22
+"""Rows of a join of models with more cells are drawn without writing these down."""
 
 ASSUMPTIONS = (
     "Neighbouring inputs differ by one row added to or removed from one private table.",
@@ -108,12 +110,19 @@ class Release:
         """How many join results one row of `synthetic.parquet` stands for: 1 unless the join is huge."""
         return self.join_size / int(self.synthetic.num_rows)
 
+    @property
+    def _unwritten(self) -> FactoredModel | Joined | None:
+        """The model, if its cells are too many to be written down."""
+        if isinstance(self.model, FactoredModel):
+            return self.model
+        return self.model if isinstance(self.model, Joined) and self.model.domain.cells > WRITTEN_CELLS else None
+
     @cached_property
     def synthetic(self) -> pa.Table:
         """The synthetic rows that are saved with the release: whole rows, adding up to the noisy join size."""
         rows = self.join_size if self.join_size <= MAX_SYNTHETIC_ROWS else SCALED_ROWS
-        if isinstance(self.model, FactoredModel):
-            return sampled_table(self.schema, self.model, rows, np.random.default_rng(0), even=True)
+        if (model := self._unwritten) is not None:
+            return sampled_table(self.schema, model, rows, np.random.default_rng(0), even=True)
         counts = whole_counts(self.model.table, rows, np.random.default_rng(0))
         return rows_table(self.schema, self.attributes, counts)
 
@@ -122,8 +131,8 @@ class Release:
         if n < 0:
             raise ReleaseError(f"rows ({n}) must not be negative")
         rng = np.random.default_rng(seed)
-        if isinstance(self.model, FactoredModel):
-            return sampled_table(self.schema, self.model, n, rng)
+        if (model := self._unwritten) is not None:
+            return sampled_table(self.schema, model, n, rng)
         counts = drawn_counts(self.model.table, n, rng)
         return rows_table(self.schema, self.attributes, counts, rng.permutation(n))
 

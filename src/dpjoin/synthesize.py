@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.model.factored import FactoredModel
+from dpjoin.model.joined import Joined
 from dpjoin.model.terms import FloatArray
 from dpjoin.schema import Schema
 
@@ -79,7 +80,7 @@ def labelled(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
 
 
 def sampled_table(
-    schema: Schema, model: FactoredModel, rows: int, rng: np.random.Generator, *, even: bool = False
+    schema: Schema, model: FactoredModel | Joined, rows: int, rng: np.random.Generator, *, even: bool = False
 ) -> pa.Table:
     """Rows drawn from a model whose cells cannot be written down, some at a time; `even`: as close to it as can be."""
     import pyarrow as pa

@@ -144,9 +144,8 @@ def predicted_errors(
         size, rho = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left
         noise = fitted_noise(workload, bound=declared.value, size=size, rho=rho)
         predicted[_declared(schema)] = noise + size_noise(declared.value, rho)
-    if is_large(workload):
-        return predicted  # what several models add up to must be written down
-    rho, degrees = curator.rho_left, common_degrees(schema, ranks)
+    # What several models add up to must be written down; a join of models need not.
+    rho, degrees = curator.rho_left, {} if is_large(workload) else common_degrees(schema, ranks)
     if degrees and shares.hybrid is not None:
         left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
         aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.model.drawing import drawn, evenly
 from dpjoin.model.model import Model, half_widths
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.workload import Group, Kronecker, Products
@@ -229,6 +230,74 @@ class Joined:
                 bounds[j] = Factor(bounds[j].names, bounds[j].array + table.floor)
         return total
 
+    # -- rows -----------------------------------------------------------------------------------------
+
+    def rows(self, rows: int, rng: np.random.Generator, *, even: bool = False) -> dict[str, IntArray]:
+        """Synthetic rows, one array of codes per attribute, without the join's cells; `even` as in `Calibrated.sample`.
+
+        What tables meet by is drawn first, then what each table has beside that.
+        """
+        if self.listed is not None:
+            raise ValueError("rows are drawn from a join of models only if no values are listed")
+        codes = self._drawn_links(rows, rng, even=even)
+        for number, table in enumerate(self.tables):
+            own = table.domain.attributes
+            links, rest = ([a for a in own if (a in self._links) == linked] for linked in (True, False))
+            if not rest:
+                continue
+            factor = self._factor(number, None, frozenset(own))
+            shape = [math.prod(self._sizes[a] for a in part) for part in (links, rest)]
+            given = np.transpose(factor.array, [factor.names.index(a) for a in (*links, *rest)]).reshape(shape)
+            group = _raveled(codes, links, self._sizes, rows)
+            place = drawn(_some(given), group, evenly(group, rng) if even else rng.random(rows))
+            found = np.unravel_index(place, [self._sizes[a] for a in rest])
+            codes |= {a: code.astype(np.int64) for a, code in zip(rest, found, strict=True)}
+        return {a: codes[a] for a in self.domain.attributes}
+
+    def _drawn_links(self, rows: int, rng: np.random.Generator, *, even: bool) -> dict[str, IntArray]:
+        """The attributes that tables meet by, in the order opposite to how they can be summed out one by one."""
+        left = [self._factor(i, None, self._links & set(t.domain.attributes)) for i, t in enumerate(self.tables)]
+        steps: list[tuple[str, list[Factor]]] = []
+
+        def around(name: str) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(n for f in left if name in f.names for n in f.names if n != name))
+
+        waiting = set(self._links)
+        while waiting:
+            name = min(sorted(waiting), key=lambda a: math.prod(self._sizes[n] for n in around(a)))
+            about, others = [f for f in left if name in f.names], around(name)
+            steps.append((name, about))
+            left = [f for f in left if name not in f.names]
+            left.append(Factor(others, _contracted(about, others, None)))
+            waiting.remove(name)
+        codes: dict[str, IntArray] = {}
+        for name, about in reversed(steps):
+            known = tuple(dict.fromkeys(n for f in about for n in f.names if n != name))
+            group = _raveled(codes, known, self._sizes, rows)
+            codes[name] = self._drawn_link(name, about, known, group, evenly(group, rng) if even else rng.random(rows))
+        return codes
+
+    def _drawn_link(
+        self, name: str, about: Sequence[Factor], known: tuple[str, ...], group: IntArray, uniform: FloatArray
+    ) -> IntArray:
+        """One attribute for each row, given others: a few of the values that these have at a time."""
+        cells, which = np.unique(group, return_inverse=True)
+        order = np.argsort(which, kind="stable")
+        at_once = max(1, CHUNK_CELLS // self._sizes[name])
+        found = np.empty(len(group), dtype=np.int64)
+        for first in range(0, len(cells), at_once):
+            some = cells[first : first + at_once]
+            places = np.unravel_index(some, [self._sizes[a] for a in known]) if known else ()
+            values = dict(zip(known, places, strict=True))
+            weights = np.ones((len(some), self._sizes[name]))
+            for factor in about:
+                turned = np.moveaxis(factor.array, factor.names.index(name), -1)
+                weights *= turned[tuple(values[n] for n in factor.names if n != name)]
+            ends = np.searchsorted(which, [first, first + len(some)], sorter=order)
+            here = order[ends[0] : ends[1]]
+            found[here] = drawn(_some(weights), which[here] - first, uniform[here])
+        return found
+
     # -- sums of products ----------------------------------------------------------------------------
 
     @cached_property
@@ -307,6 +376,18 @@ class Joined:
             assert self.listed is not None
             return Factor((QUERY, self.listed, *(a for a in attributes if a not in keys)), array)
         return Factor((QUERY, *attributes), array)
+
+
+def _raveled(codes: Mapping[str, IntArray], names: Sequence[str], sizes: Mapping[str, int], rows: int) -> IntArray:
+    """One number for the values that some attributes have in each row."""
+    if not names:
+        return np.zeros(rows, dtype=np.int64)
+    return np.ravel_multi_index(tuple(codes[a] for a in names), [sizes[a] for a in names]).astype(np.int64)
+
+
+def _some(weights: FloatArray) -> FloatArray:
+    """The same with one everywhere in rows that have nothing: these are not drawn from, or nothing is."""
+    return np.where(weights.sum(axis=1, keepdims=True) > 0, weights, 1.0)
 
 
 def _contracted(

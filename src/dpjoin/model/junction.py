@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.model.drawing import drawn, evenly
 from dpjoin.model.terms import (
     SPARSE_ENTRIES,
     SPARSE_SIDE_ENTRIES,
@@ -412,7 +413,7 @@ class Calibrated:
             group = np.zeros(rows, dtype=np.int64)
             for attribute in passed:
                 group = group * tree.sizes[attribute] + codes[attribute]
-            place = _drawn(self.given[b], group, _even(group, rng) if even else rng.random(rows))
+            place = drawn(self.given[b], group, evenly(group, rng) if even else rng.random(rows))
             for attribute in reversed(rest):
                 place, codes[attribute] = np.divmod(place, tree.sizes[attribute])
         return {attribute: codes[attribute] for attribute in tree.sizes}
@@ -588,25 +589,3 @@ def _contracted(left: _Table, right: _Table, keep: set[str]) -> _Table:
         second.reshape(math.prod(batches), math.prod(inners), math.prod(columns)),
     )
     return _Table((*batch, *only_left, *only_right), product.reshape(*batches, *rows, *columns))
-
-
-def _drawn(given: FloatArray, group: IntArray, uniform: FloatArray) -> IntArray:
-    """For each row the cell where its number in [0, 1) falls, in the distribution of its group."""
-    edges = np.cumsum(given, axis=1)
-    # The last edge becomes exactly one, so that no row falls into an empty cell at the end.
-    edges /= edges[:, -1:]
-    edges += np.arange(len(edges))[:, None]
-    marks = np.minimum(group + uniform, np.nextafter(group + 1.0, 0.0))
-    found: IntArray = np.searchsorted(edges.reshape(-1), marks, side="right") - group * edges.shape[1]
-    return found
-
-
-def _even(group: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Numbers in [0, 1), evenly spaced within each group of rows, in random order, from a random start."""
-    order = rng.permutation(len(group))
-    order = order[np.argsort(group[order], kind="stable")]
-    _, starts, which, counts = np.unique(group[order], return_index=True, return_inverse=True, return_counts=True)
-    rank = np.arange(len(group)) - starts[which]
-    out = np.empty(len(group))
-    out[order] = (rank + rng.random(len(counts))[which]) / counts[which]
-    return out
