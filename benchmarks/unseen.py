@@ -183,20 +183,23 @@ def section(kind: str, rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+TITLES = {
+    "pairs": "## Pairs of tables",
+    "chains": "## Three and four tables\n\nThey meet by several keys; only nested ones share one.",
+}
+
+
 def page(found: dict[str, Any]) -> str:
-    runs, pairs, chains = found["runs"], found["pairs"], found["chains"]
+    runs, rows = found["runs"], {kind: found[kind] for kind in DRAW if found.get(kind)}
+    count = max(map(len, rows.values()))
     return "\n\n".join(
         [
             "# Random joins",
-            f"Made by `{command('unseen.py', '--runs', runs, '--count', len(pairs))}` with {versions()}.",
+            f"Made by `{command('unseen.py', '--runs', runs, '--count', count)}` with {versions()}.",
             f"Budget (1, 1e-6), all marginals of one and two attributes, medians of {runs} runs; in brackets the share "
             "of cells whose 90 % bar holds. A dash: the method does not serve. The best column is the best of those "
             "shown, by the same few runs: even the same method twice would not come out at 1.",
-            "## Pairs of tables",
-            *section("pairs", pairs),
-            "## Three and four tables",
-            "Tables meet by one key, or by two, and no key is in all of them, but for nested ones.",
-            *section("chains", chains),
+            *(part for kind, some in rows.items() for part in (TITLES[kind], *section(kind, some))),
         ]
     )
 
@@ -227,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.quick:
         print(page(found))
     else:
-        kept = {kind: _written()[kind] for kind in DRAW if kind not in found}
+        kept = {kind: _written().get(kind, []) for kind in DRAW if kind not in found}
         write("unseen", page({**found, **kept}), {**found, **kept})
     return 0
 

@@ -6,6 +6,7 @@ At one value of the key the join is a cross product, so the join of the models i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -70,16 +71,20 @@ def measure_alone(
     """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
-        scopes = own_scopes(workload, table, common)
+        scopes = asked = own_scopes(workload, table, common)
         head = (LISTED,) if listed else ()
         schema = curator.schema
+        key = (*head, *shared_attributes(workload.schema, common))
+        links = [] if listed else links_of(workload.schema, table)
+        bound = curator.public_bound()
+        assert bound is not None, "a table alone has sensitivity one"
+        total = measure_total(curator, bound, round_down(curator.rho_left * COUNT_SHARE))
+        if links:
+            scopes = _with_rows(schema, asked, key, links, total.noisy)
         groups = tuple(
             kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in (head + scope for scope in scopes) if s
         )
         own = Workload(schema, groups, tuple(_importance(workload, g.scope) for g in groups))
-        bound = curator.public_bound()
-        assert bound is not None, "a table alone has sensitivity one"
-        total = measure_total(curator, bound, round_down(curator.rho_left * COUNT_SHARE))
 
         def say(stage: str, done: int, total: int, name: str = table) -> None:
             progress(f"table {name}: {stage}", done, total)
@@ -89,10 +94,12 @@ def measure_alone(
             weights = _other_rows(noisy_degrees, table)
             models.append(measure_weighed(curator, own, scopes, weights, bound, total, say, seed=seed))
         else:
-            key = (*head, *shared_attributes(workload.schema, common))
             also, implied = _parts_of(schema, scopes, key)
-            also += _at_each_link(schema, scopes, key, [] if listed else links_of(workload.schema, table))
-            models.append(measure_join(curator, own, bound, total, say, also=also, implied=implied, seed=seed)[0])
+            if links:
+                also = [s for s in _parts_of(schema, asked, key)[0] if s not in scopes]
+                also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
+            model, _ = measure_join(curator, own, bound, total, say, also=also, implied=implied, seed=seed)
+            models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if links else model)
     return tuple(models)
 
 
@@ -115,6 +122,26 @@ def links_of(schema: Schema, table: str) -> list[Scope]:
     links = [s for s in dict.fromkeys(shared) if s]
     every = set().union(*links) if links else set()
     return [link for link in links if set(link) < every]
+
+
+def _with_rows(
+    schema: Schema, scopes: Sequence[Scope], key: Sequence[str], links: Sequence[Scope], rows: float
+) -> list[Scope]:
+    """Of marginals that have more cells than the table has rows, their parts: noise would drown all of them.
+
+    These are one attribute at each value of the key, or else at each value of every link, and the key's values.
+    """
+    found: dict[Scope, None] = {}
+    for scope in scopes:
+        at, own = (tuple(a for a in scope if (a in key) == inside) for inside in (True, False))
+        each = [schema.in_order((*at, a)) for a in own]
+        if schema.cells(scope) <= rows or not own:
+            found[scope] = None
+        elif all(schema.cells(s) <= rows for s in each):
+            found |= dict.fromkeys(each)
+        else:
+            found |= dict.fromkeys([at, *(schema.in_order((*link, a)) for link in links for a in own)])
+    return [s for s in found if not any(set(s) < set(t) for t in found)]
 
 
 def _at_each_link(schema: Schema, scopes: Sequence[Scope], key: Sequence[str], links: Sequence[Scope]) -> list[Scope]:
