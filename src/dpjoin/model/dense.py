@@ -13,11 +13,11 @@ when the normaliser strays far from one, everything is worked out anew, so that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class Iterate:
         self._wanted = tuple(dict.fromkeys(some))
         self._marginals = marginals(self._cells, self._wanted)
         self._mass, self.scale, self._seen, self._rounds = total, 1.0, 1.0, 0
+        _axpy()  # before the first round, which would otherwise wait for it
 
     def answers(self, group: Group, *, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
         """A group's answers on the current table, in units. Its scope must be one of those told beforehand."""
@@ -338,11 +339,17 @@ def _powers(first: FloatArray, second: FloatArray, step: float) -> tuple[FloatAr
 def _add(to: FloatArray, factor: float, what: FloatArray) -> None:
     """to += factor x what, in one pass if both lie together in memory."""
     if to.size and to.flags.c_contiguous and what.flags.c_contiguous:
-        from scipy.linalg.blas import daxpy
-
-        daxpy(what.reshape(-1), to.reshape(-1), a=factor)
+        _axpy()(what.reshape(-1), to.reshape(-1), a=factor)
     else:
         to += factor * what
+
+
+@cache
+def _axpy() -> Callable[..., Any]:
+    """BLAS's own. It takes a while to load, which only those who need it should wait for."""
+    from scipy.linalg.blas import daxpy
+
+    return cast(Callable[..., Any], daxpy)
 
 
 def _extent(shaped: Sequence[FloatArray], axis: int, size: int) -> slice:
