@@ -13,11 +13,11 @@ when the normaliser strays far from one, everything is worked out anew, so that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import combinations
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +66,6 @@ class Iterate:
         self._wanted = tuple(dict.fromkeys(some))
         self._marginals = marginals(self._cells, self._wanted)
         self._mass, self.scale, self._seen, self._rounds = total, 1.0, 1.0, 0
-        _axpy()  # before the first round, which would otherwise wait for it
 
     def answers(self, group: Group, *, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
         """A group's answers on the current table, in units. Its scope must be one of those told beforehand."""
@@ -118,7 +117,7 @@ class Iterate:
         mass = 0.0
         for part in _blocks(self._cells.shape):
             here = self._cells[part]
-            _add(self._rest[part], self._seen, here)
+            self._rest[part] += np.multiply(here, self._seen, out=self._scratch(0, here.shape))
             here *= growth.factors(part)
             mass += float(here.sum())
         self._mass, self._seen = mass, 0.0
@@ -138,8 +137,9 @@ class Iterate:
                 self._move(box, change)
             if touched is not None:
                 cells[part] = here
+            change *= self._seen
             below = rest[part] if touched is None else self._copied(rest, part)
-            _add(below, -self._seen, change)
+            below -= change
             if touched is not None:
                 rest[part] = below
 
@@ -334,22 +334,6 @@ def _powers(first: FloatArray, second: FloatArray, step: float) -> tuple[FloatAr
     np.multiply.accumulate(np.multiply.outer(1 / np.arange(1, terms + 1), step * first), out=rows[1:])
     np.multiply.accumulate(np.broadcast_to(second, (terms, *second.shape)), out=columns[1:])
     return rows, columns
-
-
-def _add(to: FloatArray, factor: float, what: FloatArray) -> None:
-    """to += factor x what, in one pass if both lie together in memory."""
-    if to.size and to.flags.c_contiguous and what.flags.c_contiguous:
-        _axpy()(what.reshape(-1), to.reshape(-1), a=factor)
-    else:
-        to += factor * what
-
-
-@cache
-def _axpy() -> Callable[..., Any]:
-    """BLAS's own. It takes a while to load, which only those who need it should wait for."""
-    from scipy.linalg.blas import daxpy
-
-    return cast(Callable[..., Any], daxpy)
 
 
 def _extent(shaped: Sequence[FloatArray], axis: int, size: int) -> slice:
