@@ -266,7 +266,7 @@ def heavy_errors(
     `weighed`: whether sums over the values are measured too.
     """
     schema, common = workload.schema, common_attributes(workload.schema)
-    noise = {t: marginals_of(workload, t, sums=weighed) / (2 * float(rho)) for t in sizes}
+    noise = {t: marginals_of(workload, t, common, sums=weighed) / (2 * float(rho)) for t in sizes}
     scopes = measured_scopes(workload) or [()]
     errors = []
     for scope in scopes:
@@ -306,22 +306,24 @@ def blurred(workload: Workload, sizes: Mapping[str, FloatArray], rho: Fraction) 
     """
     results, clear = np.ones(1), np.ones(1)
     for table, size in sizes.items():
-        results, clear = results * size, clear * clear_share(workload, table, size, rho)
+        results, clear = (
+            results * size,
+            clear * clear_share(workload, table, common_attributes(workload.schema), size, rho),
+        )
     return BLUR * np.cumsum(results * (1 - clear))
 
 
-def clear_share(workload: Workload, table: str, rows: FloatArray, rho: Fraction) -> FloatArray:
-    """How much of what a table says of one attribute at each value, with so many rows, noise leaves."""
-    _, variance = _measured_cells(workload, table, rho)
-    scopes = own_scopes(workload, table, common_attributes(workload.schema))
+def clear_share(workload: Workload, table: str, key: Sequence[str], rows: FloatArray, rho: Fraction) -> FloatArray:
+    """How much of what a table says of one attribute at each value of a key, with so many rows, noise leaves."""
+    scopes = own_scopes(workload, table, key)
     cells = max((workload.schema.cells((a,)) for scope in scopes for a in scope), default=1)
     squared = (rows / cells) ** 2
-    return np.asarray(squared / (squared + variance))
+    return np.asarray(squared / (squared + len(scopes) / (2 * float(rho))))
 
 
-def marginals_of(workload: Workload, table: str, *, sums: bool) -> int:
+def marginals_of(workload: Workload, table: str, key: Sequence[str], *, sums: bool) -> int:
     """How many marginals of a table share its budget: where there are no sums, those of several attributes twice."""
-    scopes = own_scopes(workload, table, common_attributes(workload.schema))
+    scopes = own_scopes(workload, table, key)
     return len(scopes) + (0 if sums else sum(len(scope) > 1 for scope in scopes))
 
 

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.algorithms.alone import Scope, measured_scopes, own_scopes
-from dpjoin.algorithms.hybrid import BLUR, fitted_variance
+from dpjoin.algorithms.alone import Scope, measured_scopes
+from dpjoin.algorithms.hybrid import BLUR, clear_share, fitted_variance, marginals_of
 from dpjoin.algorithms.parts import CLEAR, SHRINKAGE
 from dpjoin.algorithms.ranks import MOST_VALUES, chance_size, degree_sequence
 from dpjoin.model.terms import FloatArray
@@ -156,7 +156,9 @@ def _together(workload: Workload, rows: Mapping[str, float], scope: Sequence[str
     for table, count in rows.items():
         own = _own(workload, table, scope)
         if own:
-            deviation = math.sqrt(_marginals(workload, table) / (2 * float(rho)))
+            deviation = math.sqrt(
+                marginals_of(workload, table, workload.schema.join_attributes, sums=False) / (2 * float(rho))
+            )
             noise = 0.4 * SHRINKAGE * workload.schema.cells(own) * deviation / max(1.0, count)
             found += noise * min(1.0, math.sqrt(0.4 * CLEAR / noise))  # as in `fitted_noise`
     return found / (1 + found / ALL_NOISE)
@@ -167,7 +169,7 @@ def _apart(workload: Workload, meeting: Meeting, scope: Sequence[str], rho: Frac
     both, clean = {}, {}
     for table, rows in meeting.rows.items():
         squared = (rows / workload.schema.cells(_own(workload, table, scope))) ** 2
-        noise = _marginals(workload, table) / (2 * float(rho))
+        noise = _variance(workload, table, rho)
         both[table], clean[table] = squared + fitted_variance(noise, VARIES * squared), squared
     cells = workload.schema.cells(tuple(a for t in meeting.rows for a in _own(workload, t, scope)))
     noise = math.sqrt(max(0.0, meeting.total(both) - meeting.total(clean)))
@@ -176,22 +178,14 @@ def _apart(workload: Workload, meeting: Meeting, scope: Sequence[str], rho: Frac
 
 def _blurred(workload: Workload, meeting: Meeting, rho: Fraction) -> float:
     """What is lost where noise drowns what a table says of single values, as a share: see `blurred`."""
-    clear = {t: rows * _clear(workload, t, rows, rho) for t, rows in meeting.rows.items()}
+    key = workload.schema.join_attributes
+    clear = {t: rows * clear_share(workload, t, key, rows, rho) for t, rows in meeting.rows.items()}
     return BLUR * max(0.0, 1 - meeting.total(clear) / meeting.size) if meeting.size > 0 else BLUR
 
 
-def _clear(workload: Workload, table: str, rows: FloatArray, rho: Fraction) -> FloatArray:
-    """How much of what a table says of one attribute at each value, with so many rows, noise leaves."""
-    scopes = own_scopes(workload, table, workload.schema.join_attributes)
-    cells = max((workload.schema.cells((a,)) for scope in scopes for a in scope), default=1)
-    squared = (rows / cells) ** 2
-    return np.asarray(squared / (squared + len(scopes) / (2 * float(rho))))
-
-
-def _marginals(workload: Workload, table: str) -> int:
-    """How many marginals of a table share its budget: those of several attributes are measured in parts, too."""
-    scopes = own_scopes(workload, table, workload.schema.join_attributes)
-    return len(scopes) + sum(len(scope) > 1 for scope in scopes)
+def _variance(workload: Workload, table: str, rho: Fraction) -> float:
+    """Of the noise in a cell of a table's marginals."""
+    return marginals_of(workload, table, workload.schema.join_attributes, sums=False) / (2 * float(rho))
 
 
 def _own(workload: Workload, table: str, scope: Sequence[str]) -> Scope:

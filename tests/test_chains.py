@@ -1,0 +1,102 @@
+"""Tables that meet others in several places: what `per_table` asks of them, from public and noisy numbers only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from audit import Tape
+from dpjoin.algorithms import alone
+from dpjoin.algorithms.alone import links_of
+from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
+from dpjoin.algorithms.progress import silent
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.model.joined import Joined
+from dpjoin.model.terms import Terms
+from dpjoin.privacy.curator import Curator
+from dpjoin.workload import Workload
+from test_hybrid import DECLARED, GENEROUS, per_table_on, problems, schema_of, told
+
+
+def test_attributes_are_measured_at_each_link() -> None:
+    """A table that meets others in two places is asked about each; where it meets all in the same way, it is not."""
+    path, pair = schema_of("path", DECLARED), schema_of("two", DECLARED)
+    assert [links_of(path, t) for t in "rst"] == [[], [("B",), ("C",)], []]
+    assert [links_of(pair, t) for t in "rs"] == [[], []]
+    nested = dj.Schema(
+        tuple(dj.Table(name=t, attributes=tuple(x)) for t, x in {"r": "Ap", "s": "ABq", "t": "ABu"}.items()),
+        tuple(dj.Attribute(name=a, range=(0, 2)) for a in "ABpqu"),
+    )
+    assert [links_of(nested, t) for t in "rst"] == [[], [("A",)], [("A",)]]
+    rng = np.random.default_rng(3)
+    tables = {t.name: pa.table({a: rng.integers(0, 3, 300) for a in t.attributes}) for t in nested.tables}
+    workload = Workload.marginals(nested, [("p", "q"), ("q", "u")])
+    shares = per_table_shares(GENEROUS, nested)
+    curator = Curator(DuckEngine(nested, tables, attributes=workload.attributes), shares.accountant)
+    model = per_table_tight(curator, workload, shares, silent).model
+    assert isinstance(model, Joined)
+    cliques = [set(t.terms.cliques) for t in model.tables if isinstance(t.terms, Terms)]
+    assert [("A", "q") in cliques[1], ("A", "u") in cliques[2], ("B", "q") in cliques[1]] == [True, True, False]
+
+
+def test_marginals_with_more_cells_than_rows_are_asked_for_in_parts() -> None:
+    """First without what an attribute has to do with another at one value, then by link; every answer has a bar."""
+    rng = np.random.default_rng(3)
+    schema = dj.Schema(
+        tuple(dj.Table(name=t, attributes=tuple(x)) for t, x in {"r": "Ap", "s": "ABqv", "t": "Bu"}.items()),
+        tuple(dj.Attribute(name=a, range=(0, 9 if a in "AB" else 3)) for a in "ABpqvu"),
+    )
+    workload = Workload.marginals(schema, [("q", "v"), ("p", "u"), ("p", "q")])
+
+    def cliques(rows: int) -> set[tuple[str, ...]]:
+        tables = {t.name: pa.table({a: rng.integers(0, 4, rows) for a in t.attributes}) for t in schema.tables}
+        shares = per_table_shares(GENEROUS, schema)
+        curator = Curator(DuckEngine(schema, tables, attributes=workload.attributes), shares.accountant)
+        model = per_table_tight(curator, workload, shares, silent).model
+        assert isinstance(model, Joined)
+        assert all(np.isfinite(model.error(g, 0.9)).all() for g in workload.groups)
+        terms = model.tables[1].terms
+        assert terms is not None
+        return {c for c in terms.cliques if len(c) > 1}
+
+    parts = {("A", "q"), ("A", "v"), ("B", "q"), ("B", "v"), ("q", "v")}
+    assert ("A", "B", "q", "v") in cliques(2_000)
+    assert cliques(600) == {("A", "B", "q"), ("A", "B", "v"), *parts}
+    assert cliques(200) == {("A", "B"), *parts}
+
+
+@pytest.mark.known_bad
+@pytest.mark.parametrize("exact", [False, True])
+def test_scopes_from_the_exact_number_of_rows_are_caught(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row less, and another marginal is asked for; by the noisy number, the same ones are."""
+    schema = schema_of("path", DECLARED)
+    rng = np.random.default_rng(1)
+    cells = schema.cells(("B", "C"))
+    rows = {t.name: [{a: int(rng.integers(0, 3)) for a in t.attributes} for _ in range(cells)] for t in schema.tables}
+    fewer = {**rows, "s": rows["s"][1:]}
+    seen: list[Curator] = []
+    total, with_rows = alone.measure_total, alone._with_rows
+
+    def watched(curator: Curator, *more: Any) -> Any:
+        seen.append(curator)
+        return total(curator, *more)
+
+    def by_rows(schema: dj.Schema, scopes: Any, key: Any, links: Any, noisy: float) -> Any:
+        known = float(seen[-1]._engine.exact_join_size()) if exact else noisy
+        found = with_rows(schema, scopes, key, links, known)
+        # The narrowest marginals have no parts; here they are left out instead, which is the same leak.
+        return found if known >= cells else [s[:1] for s in found]
+
+    monkeypatch.setattr(alone, "measure_total", watched)
+    monkeypatch.setattr(alone, "_with_rows", by_rows)
+
+    def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
+        outcome, curator = per_table_on(BruteEngine(schema, tables), kind, tape)
+        return told(outcome), curator
+
+    assert bool(problems(run, rows, fewer)) == exact
