@@ -140,11 +140,17 @@ def dense(attributes: int, turns: int) -> dict[str, Any]:
     }
 
 
-def product(side: int, kind: str, count: int, most: int) -> dict[str, Any]:
-    """Rounds among side x side product queries on side x side cells."""
+def product(side: int, kind: str, count: int, most: int, loops: str) -> dict[str, Any]:
+    """Rounds among side x side product queries on side x side cells, with compiled loops or by numpy alone."""
     import dpjoin as dj
+    from dpjoin.model import dense
+    from dpjoin.model.compiled import kernels
     from dpjoin.model.threads import one_blas_thread
 
+    if loops == "numpy":
+        dense.kernels = lambda: None
+    elif kernels() is None:
+        raise SystemExit("compiled loops need numba: pip install 'dpjoin[fast]'")
     rng = np.random.default_rng(1)
     schema = dj.Schema(
         tables=(dj.Table(name="t", attributes=("a", "b")),),
@@ -160,8 +166,9 @@ def product(side: int, kind: str, count: int, most: int) -> dict[str, Any]:
         rounds, planned = rounds_on(schema, workload, data)
         rounds.ask()
         ready = time.perf_counter() - began
+        first = milliseconds(lambda: rounds.follow(rounds.ask()))
         all_answers = milliseconds(lambda: rounds.table.answers(workload.groups[0]))
-        for done in range(min(most, planned - 2)):
+        for done in range(min(most, planned - 3)):
             if done % 10 == 0:
                 cold.append(cold_pass(rounds.table, other))
             passes.append(one_pass(rounds.table))
@@ -169,10 +176,12 @@ def product(side: int, kind: str, count: int, most: int) -> dict[str, Any]:
     return {
         "queries": len(workload),
         "cells": workload.cells,
+        "loops": loops,
         "weights": kind,
         "rows": count,
         "rounds": len(times),
         "ready_s": ready,
+        "first_ms": first,
         "all_answers_ms": all_answers,
         "pass_ms": median(passes),
         "pass_ms_low_high": [min(passes), max(passes)],
@@ -273,7 +282,9 @@ def measure(*, quick: bool) -> dict[str, Any]:
     found["dense"] = [in_child("dense", d, 2 if quick else 12) for d in ((3, 4) if quick else (5, 6, 7))]
     side, most = (400, 5) if quick else (1000, 2000)
     kinds = [("0/1", ROWS), ("16-bit", ROWS), ("0/1", 100 * ROWS)]
-    found["product"] = [in_child("product", side, kind, count, most) for kind, count in kinds]
+    found["product"] = [
+        in_child("product", side, kind, count, most, loops) for loops in ("numba", "numpy") for kind, count in kinds
+    ]
     found["select"] = in_child("select", [1000] if quick else [10**4, 10**5, 10**6], 3 if quick else 15)
     found["equal"] = in_child("equal", 3 if quick else 5, 10 if quick else 200)
     return found
@@ -313,6 +324,7 @@ def page(found: dict[str, Any]) -> str:
         [
             f"{p['queries']:,}",
             f"{p['cells']:,}",
+            p["loops"],
             p["weights"],
             f"{p['rows']:,}",
             f"{p['rounds']:,}",
@@ -326,6 +338,7 @@ def page(found: dict[str, Any]) -> str:
             number(p["mean_cold_passes"]),
             verdict(p["mean_cold_passes"], PRODUCT_TARGET),
             number(p["all_answers_ms"]),
+            number(p["first_ms"]),
             f"{p['peak_mb']:.0f}",
         ]
         for p in found["product"]
@@ -360,14 +373,16 @@ def page(found: dict[str, Any]) -> str:
             "## A round among product queries",
             "Every product of a row of one matrix and a row of another. All answers are two matrix products; they are "
             "worked out when the table has moved enough, and the Curator corrects its choice by today's answer. `mean` "
-            "counts all of it, over all rounds of a release. With many rows the choice is sharp and the first steps "
-            "are long, so that answers are worked out more often and more candidates are tried. The table fits into "
-            "the processor's cache; a cold pass is one after "
-            "other work has emptied that, as it is with larger tables.",
+            "counts all of it, over all rounds of a release but the first, in which numba loads or compiles its loops, "
+            "once per process. Without numba (the extra `fast`) numpy passes over the table several times. With many "
+            "rows the choice is sharp and the first steps are long, so that answers are worked out more often and more "
+            "candidates are tried. The table fits into the processor's cache; a cold pass is one after other work has "
+            "emptied that, as it is with larger tables.",
             report.markdown_table(
                 [
                     "queries",
                     "cells",
+                    "loops",
                     "weights",
                     "rows",
                     "rounds",
@@ -381,6 +396,7 @@ def page(found: dict[str, Any]) -> str:
                     "mean in cold passes",
                     f"at most {PRODUCT_TARGET:g}",
                     "all answers ms",
+                    "first round ms",
                     "MB",
                 ],
                 products,

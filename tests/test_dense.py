@@ -131,8 +131,13 @@ def weights_of(group: Group) -> list[Any]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(2, 5), min_size=2, max_size=5), st.integers(0, 10**6), st.integers(2, 25), st.booleans())
-def test_rounds_equal_the_naive_loop(sizes: list[int], seed: int, count: int, slabs: bool) -> None:
+@given(
+    st.lists(st.integers(2, 5), min_size=2, max_size=5),
+    st.integers(0, 10**6),
+    st.integers(2, 25),
+    st.sampled_from(["slabs", "blocks", "compiled"]),
+)
+def test_rounds_equal_the_naive_loop(sizes: list[int], seed: int, count: int, way: str) -> None:
     """Same noise: the same queries are chosen, and the average differs by 1e-12 at most, relatively, at every cell."""
     rng = np.random.default_rng(seed)
     schema = split_schema(sizes)
@@ -144,8 +149,10 @@ def test_rounds_equal_the_naive_loop(sizes: list[int], seed: int, count: int, sl
     exact = [np.rint(naive_answers(domain, hidden, g)) for g in groups]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(algorithm, "paper_rounds", lambda **_: count)
-        # Small tables: both paths, slabs and blocks, must be walked.
-        patch.setattr(dense, "LARGE_BOX", 1.0 if slabs else 0.05)
+        # Small tables: all paths, slabs, blocks and compiled loops, must be walked.
+        patch.setattr(dense, "LARGE_BOX", 1.0 if way == "slabs" else 0.05)
+        patch.setattr(dense, "COMPILED_CELLS", 0 if way == "compiled" else 2**30)
+        patch.setattr(dense, "SHORTEST_ROW", 1)
         patch.setattr(dense, "DIRECT_CELLS", 4)
         patch.setattr(dense, "BLOCK_CELLS", 16)
         patch.setattr(dense, "SERIES_LENGTH", 2)

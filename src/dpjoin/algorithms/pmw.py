@@ -172,7 +172,8 @@ class _Late:
         self._rounds += 1
         moved = self._moved * (1 + 1e-9)
         drift = tuple(math.ceil(moved * w + 2 * r) + 2 for w, r in zip(self._widths, self._rounding, strict=True))
-        now = tuple(self._table.unscaled(g.scope).astype(self._dtype) for g in self._groups)
+        table = self._table.unscaled_single if self._dtype is np.float32 else self._table.unscaled
+        now = tuple(table(g.scope) for g in self._groups)
         return Lagging(self._all, now, self._table.scale, drift)
 
     @property

@@ -20,7 +20,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpjoin.model.compiled import Kernels, kernels
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.model.threads import side_by_side
 from dpjoin.workload import Group, IntArray
@@ -37,6 +39,11 @@ LONG_SUMS = 2**24
 """Answers of so many products are worked out on two cores."""
 LARGE_BOX = 1 / 8
 """Above this share of the cells, marginals are worked out anew instead of moved."""
+
+COMPILED_CELLS = 2**17
+"""Tables this large are updated by compiled loops, if there are any; for smaller ones compiling would take longer."""
+SHORTEST_ROW = 64
+"""A compiled loop along fewer cells spends its time on beginning and ending."""
 
 SERIES_LENGTH = 16
 """Two arrays of weights at least this long are multiplied term by term of the exponential series, all at once."""
@@ -66,6 +73,9 @@ class Iterate:
         self._wanted = tuple(dict.fromkeys(some))
         self._marginals = marginals(self._cells, self._wanted)
         self._mass, self.scale, self._seen, self._rounds = total, 1.0, 1.0, 0
+        self._single: NDArray[np.float32] | None = None
+        """The cells in single precision, once somebody has asked for them; without their last changes, if `_stale`."""
+        self._stale = True
 
     def answers(self, group: Group, *, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
         """A group's answers on the current table, in units. Its scope must be one of those told beforehand."""
@@ -89,11 +99,59 @@ class Iterate:
         found = self._cells if len(kept) == self._cells.ndim else self._marginals[kept]
         return np.transpose(found, [kept.index(a) for a in axes])
 
+    def unscaled_single(self, scope: tuple[str, ...]) -> NDArray[np.float32]:
+        """The same in single precision. It may be memory that the next update writes to."""
+        if len(self._axes[scope]) < self._cells.ndim:
+            return self.unscaled(scope).astype(np.float32)
+        if self._single is None:
+            self._single = np.empty(self._cells.shape, dtype=np.float32)
+        if self._stale:
+            np.copyto(self._single, self._cells, casting="same_kind")
+            self._stale = False
+        return np.transpose(self._single, self._axes[scope])
+
     def update(self, weights: Mapping[tuple[str, ...], FloatArray], step: float) -> None:
         """Multiply every cell by exp(step x its weight), and scale back to the total."""
         shaped = [self._shaped(attributes, array) for attributes, array in weights.items()]
         box = tuple(_extent(shaped, axis, n) for axis, n in enumerate(self._cells.shape))
         large = math.prod(s.stop - s.start for s in box) > LARGE_BOX * self._cells.size
+        loops = self._loops() if large else None
+        cut = _cut(shaped, self._cells.shape) if loops is not None else None
+        if loops is not None and cut is not None:
+            self._grow(loops, cut, shaped, step)
+        else:
+            self._stale = True
+            self._by_numpy(shaped, step, box, large=large)
+        self._rounds += 1
+        self.scale = self.total / self._mass
+        if self._rounds >= ROUNDS_UNTIL_ANEW or not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
+            self._settle()
+        elif large:
+            self._marginals = marginals(self._cells, self._wanted)
+        self._seen += self.scale
+
+    def _loops(self) -> Kernels | None:
+        return kernels() if self._cells.size >= COMPILED_CELLS else None
+
+    def _grow(self, loops: Kernels, cut: int, shaped: Sequence[FloatArray], step: float) -> None:
+        """Update the table in one pass, as a matrix of the axes before the cut and those after it."""
+        shape = self._cells.shape
+        rows, columns = math.prod(shape[:cut]), math.prod(shape[cut:])
+        before = [array for array in shaped if all(n == 1 for n in array.shape[cut:])]
+        after = [array for array in shaped if any(n > 1 for n in array.shape[cut:])]
+        first = _all_of(before, (*shape[:cut], *(1 for _ in shape[cut:])))
+        second = _all_of(after, (*(1 for _ in shape[:cut]), *shape[cut:]))
+        if self._single is None:
+            self._single = np.empty(shape, dtype=np.float32)
+        tables = (
+            self._cells.reshape(rows, columns),
+            self._rest.reshape(rows, columns),
+            self._single.reshape(rows, columns),
+        )
+        self._mass += loops.grow(tables, (first, second), step, self._seen)
+
+    def _by_numpy(self, shaped: Sequence[FloatArray], step: float, box: tuple[slice, ...], *, large: bool) -> None:
+        """Update a box of the table, operation by operation."""
         growth = Growth.of([array[_within(box, array.shape)] for array in shaped], step)
         touched = growth.touched(self._cells[box].shape) if large else None
         if touched is not None:  # whole rows: they lie together, which copying needs
@@ -104,13 +162,6 @@ class Iterate:
             self._multiply(growth)
         else:
             self._change(box, growth, large=large, touched=touched)
-        self._rounds += 1
-        self.scale = self.total / self._mass
-        if self._rounds >= ROUNDS_UNTIL_ANEW or not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
-            self._settle()
-        elif large:
-            self._marginals = marginals(self._cells, self._wanted)
-        self._seen += self.scale
 
     def _multiply(self, growth: Growth) -> None:
         """Update every cell. The sum of iterates is settled on the way, which spares a pass over what changes."""
@@ -145,6 +196,9 @@ class Iterate:
 
     def distance(self, earlier: FloatArray) -> float:
         """Half the sum of absolute differences to an earlier table with the same total, rows x columns."""
+        loops = self._loops()
+        if loops is not None:
+            return loops.distance(self._cells.reshape(earlier.shape), self.scale, earlier)
         before, found = earlier.reshape(self._cells.shape), 0.0
         for part in _blocks(self._cells.shape):
             change = self._cells[part] * self.scale
@@ -188,6 +242,7 @@ class Iterate:
             self._rest[part] += self._seen * self._cells[part]
             self._cells[part] *= scale
         self._mass, self.scale, self._seen, self._rounds = self.total, 1.0, 0.0, 0
+        self._stale = True
         self._marginals = marginals(self._cells, self._wanted)
 
     def _move(self, box: tuple[slice, ...], change: FloatArray) -> None:
@@ -308,6 +363,26 @@ class Growth:
         for weights in self.weights:
             found = found * weights[_within(part, weights.shape)]
         return found
+
+
+def _cut(shaped: Sequence[FloatArray], shape: tuple[int, ...]) -> int | None:
+    """Where no weights look at axes on both sides, so that the table is a matrix whose rows are long, but not too long
+    for the processor's nearest cache."""
+    places = []
+    for cut in range(1, len(shape)):
+        across = any(max(a.shape[:cut]) > 1 and max(a.shape[cut:]) > 1 for a in shaped)
+        columns = math.prod(shape[cut:])
+        if not across and columns >= SHORTEST_ROW:
+            places.append((abs(math.log(columns / 1024)), cut))
+    return min(places)[1] if places else None
+
+
+def _all_of(shaped: Sequence[FloatArray], shape: tuple[int, ...]) -> FloatArray:
+    """The product of weights, spread over a shape, in one row."""
+    found = np.ones(shape)
+    for array in shaped:
+        found *= array
+    return found.reshape(-1)
 
 
 def _along_first(weights: FloatArray) -> bool:
