@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpjoin.model import fit
+from dpjoin.model import fit, model
 from dpjoin.model.fit import (
     FAR,
     FEW_CELLS,
     STUCK,
     Evidence,
+    Fit,
     learn,
     maximise,
     misfit,
@@ -24,7 +26,7 @@ from dpjoin.model.fit import (
     worst_misfit,
 )
 from dpjoin.model.lbfgs import Objective, minimise
-from dpjoin.model.terms import Domain, Terms
+from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.synthesize import drawn_counts, whole_counts
 from dpjoin.workload import product_group
 from naive import cell_weights
@@ -239,3 +241,49 @@ def test_a_fit_that_has_gone_astray_begins_again(monkeypatch: pytest.MonkeyPatch
     assert misfit(found, evidence) < 1.0
     assert found.table.reshape(-1) == pytest.approx(counts, abs=10.0)
     assert found.tau.tolist() != first.tau.tolist(), "priors are learnt in the second search as in the first"
+
+
+def _shapes_of_keys(seed: int) -> tuple[FloatArray, Fit, Evidence]:
+    """Rows by key and value: at each key one value, rare or not, has a fifth of the rows to itself. With noise."""
+    rng, keys, values, sigma = np.random.default_rng(seed), 600, 8, 5.0
+    common = 0.5 ** np.arange(values) / (0.5 ** np.arange(values)).sum()
+    own = np.eye(values)[rng.integers(values, size=keys)]
+    table = np.array([rng.multinomial(47, 0.8 * common + 0.2 * one) for one in own], dtype=float)
+    terms = Terms(Domain(("k",), ("v",), {"k": keys, "v": values}), (("k",), ("v",), ("k", "v")))
+    evidence = Evidence.none(terms.size)
+    for where, exact in zip(terms.slices, (table.sum(axis=1), table.sum(axis=0), table.reshape(-1)), strict=True):
+        evidence = evidence.add(where, exact + sigma * rng.standard_normal(exact.size), sigma**2)
+    return table, learn(start(terms, float(table.sum())), evidence), evidence
+
+
+def test_interactions_with_rare_values_are_seen_to_be_wider() -> None:
+    """Where the fit pulls too hard, it misses more than noise explains; other term groups keep their widths."""
+    table, found, evidence = _shapes_of_keys(0)
+    wider = fit.widths_by_value(found, evidence) / found.tau_each
+    by_value = wider[found.slices[2]].reshape(table.shape)
+    assert (by_value == by_value[0]).all(), "a key has too few values to tell"
+    assert by_value[0, -1] > 2 > 1.5 > by_value[0, 1] >= 1
+    assert (wider[: found.slices[2].start] == 1).all()
+    free = replace(found, free=(2,))
+    assert np.array_equal(fit.widths_by_value(free, evidence), free.tau_each)
+
+
+@pytest.mark.statistical
+def test_bars_hold_where_a_few_keys_count_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums over keys of which the first has a quarter of the weight: one width for all values is not enough."""
+
+    def covered() -> float:
+        held = []
+        for seed in range(6):
+            table, found, evidence = _shapes_of_keys(seed)
+            weights = np.arange(1, len(table) + 1) ** -1.3
+            members = model.plausible(found, evidence, total_deviation=1.0)
+            likely = weights @ found.table
+            spread = np.array([weights @ table_of(found.terms, p, found.total) for p, _ in members]) - likely
+            bars = 1.645 * model.STRETCH * np.sqrt((spread**2).mean(axis=0))
+            held.append(np.abs(likely - weights @ table) < bars)
+        return float(np.mean(held))
+
+    assert covered() > 0.84
+    monkeypatch.setattr(model, "widths_by_value", lambda found, evidence: found.tau_each)
+    assert covered() < 0.78

@@ -31,6 +31,10 @@ class FactoredFit(LogLinear):
         return self.tree.slices
 
     @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.tree.sizes[a] for a in clique) for clique in self.tree.cliques)
+
+    @property
     def single(self) -> tuple[bool, ...]:
         return tuple(len(c) == 1 for c in self.tree.cliques)
 

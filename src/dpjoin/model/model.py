@@ -20,6 +20,7 @@ from dpjoin.model.fit import (
     LogLinear,
     maximise,
     table_of,
+    widths_by_value,
 )
 from dpjoin.model.terms import BoolArray, Domain, DType, FloatArray, Terms
 from dpjoin.model.threads import one_blas_thread
@@ -247,10 +248,10 @@ def plausible(
     if fit.cells > DEAR_CELLS or many:
         members //= 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
-    out = []
+    widths, out = widths_by_value(fit, evidence), []
     for _ in range(members):
         jittered = Evidence(evidence.noisy + deviation * rng.standard_normal(len(deviation)), evidence.precision)
-        centre = fit.tau_each * rng.standard_normal(len(deviation))
+        centre = widths * rng.standard_normal(len(deviation))
         moved = maximise(fit, jittered, steps=steps, prior_mean=centre)
         out.append((moved.potentials, max(1.0, fit.total + total_deviation * float(rng.standard_normal()))))
     return tuple(out)
