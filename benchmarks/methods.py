@@ -49,6 +49,11 @@ SYNTHETIC = {
 """Rows per table, keys, Zipf exponent."""
 HARD = "30k-10k-zipf.5"
 """The row on which auto should be far better than either simple way."""
+SIMPLE_WAYS = {
+    "table by table, then joined, and the join as one table have": ("per_table_numpy", "per_table_raw", "as_one"),
+    "dpjoin's own `per_table` has": ("per_table",),
+}
+"""Both readings of "per table" there: what an outsider would do, and what came of it here."""
 OFTEN = tuple(SYNTHETIC)
 """Rows on which single runs scatter most beside what is compared, or cost least."""
 DECLARED = ", bounds"
@@ -223,8 +228,8 @@ def column(name: str, row: Row) -> Run:
     if name == "uniform":
         answers = [np.full(len(e), row.join_size / len(e)) for e in row.exact]
         return lambda _: (answers, {})
-    if name == "per_table_numpy":
-        return _per_table_numpy(row)
+    if name in ("per_table_numpy", "per_table_raw"):
+        return _per_table_numpy(row, clip=name == "per_table_numpy")
     if name == "flatten":
         return _flatten(row)
     as_one = "two_table" if len(row.schema.tables) == 2 else "multi_table"
@@ -243,7 +248,7 @@ def _released(row: Row, method: str, profile: str) -> tuple[Answers, dict[str, A
     return np.split(release.answer(), np.cumsum([len(e) for e in row.exact])[:-1]), facts
 
 
-def _per_table_numpy(row: Row) -> Run:
+def _per_table_numpy(row: Row, *, clip: bool) -> Run:
     """What an outsider would do with numpy. It is told which keys occur."""
     # To this baseline a join attribute is one that is marked as a key.
     keyed = [
@@ -252,7 +257,7 @@ def _per_table_numpy(row: Row) -> Run:
     ]
     baseline = PerTable(replace(row.schema, attributes=tuple(keyed)), row.workload, row.tables)
     rho = whole_rho(BUDGET)
-    return lambda rng: (baseline.answers(rho, rng), {})
+    return lambda rng: (baseline.answers(rho, rng, clip=clip), {})
 
 
 def _flatten(row: Row) -> Run:
@@ -396,6 +401,8 @@ def _words() -> str:
         "as_one": "the same, `tight`",
         "per_table_numpy": "each table alone with the whole budget, numpy noise, negative counts clipped, joined; it "
         "knows which keys occur, so it is not private",
+        "per_table_raw": "the same with negative counts, which are no longer biased where keys have few rows, and from "
+        "which no rows can be drawn",
         "flatten": "at most tau rows per key, joined, then Private-PGM (mbi) on the join as one table to which a row "
         "contributes 2 tau; it knows the true largest degree and takes it as tau, so it is not private, and where "
         "degrees are small this is worth most (dpjoin knows as much where bounds are declared). OpenDP's contingency "
@@ -443,14 +450,16 @@ def checks(rows: Rows) -> list[str]:
     if HARD in ready:
         columns = ready[HARD]
         for figure, words in FIGURES.items():
-            ratios = {
-                c: _ratio(columns[c][figure], columns["auto"][figure])
-                for c in ("per_table", "per_table_numpy", "as_one")
-                if figure in columns.get(c, {})
-            }
-            each = ", ".join(f"{COLUMNS[c]} {r:.2f}" for c, r in ratios.items())
-            met = bool(ratios) and min(ratios.values()) >= FACTOR
-            said.append(f"On {HARD} others have {FACTOR:g} times auto's error, {words}: **{_met(met)}**: {each}.")
+            for others, which in SIMPLE_WAYS.items():
+                ratios = {
+                    c: _ratio(columns[c][figure], columns["auto"][figure])
+                    for c in which
+                    if figure in columns.get(c, {})
+                }
+                each = ", ".join(f"{COLUMNS[c]} {r:.2f}" for c, r in ratios.items())
+                met = bool(ratios) and min(ratios.values()) >= FACTOR
+                text = f"On {HARD} {others} {FACTOR:g} times auto's error or more, {words}"
+                said.append(f"{text}: **{_met(met)}**: {each}.")
     return ["\n".join(f"* {s}" for s in said)]
 
 

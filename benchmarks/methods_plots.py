@@ -19,13 +19,14 @@ COLUMNS = {
     "uniformize": "uniformize",
     "per_table": "per_table",
     "per_table_numpy": "per-table, then join",
+    "per_table_raw": "per-table, not clipped",
     "flatten": "flatten and truncate",
     "hybrid": "hybrid",
     "keyed": "keyed",
     "capped": "capped",
     "auto": "auto",
 }
-OUTSIDE = ("uniform", "per_table_numpy", "flatten")
+OUTSIDE = ("uniform", "per_table_numpy", "per_table_raw", "flatten")
 """The columns that are not dpjoin's."""
 COLOURS = {
     "uniform": "#94a3b8",
@@ -34,6 +35,7 @@ COLOURS = {
     "uniformize": "#7c3aed",
     "per_table": "#16a34a",
     "per_table_numpy": "#16a34a",
+    "per_table_raw": "#84cc16",
     "flatten": "#db2777",
     "hybrid": "#0891b2",
     "keyed": "#334155",
