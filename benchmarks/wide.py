@@ -130,8 +130,7 @@ def page(found: dict[str, Any], command: str) -> str:
         f"{found['rows']:,} rows a table, epsilon {EPSILON:g}, delta {DELTA:g}. Medians of {found['runs']} runs, each "
         "in a fresh process: reading, release, error bars, synthetic rows, saving.",
         report.markdown_table(head, rows),
-        f"Of the 780 competing pairs some are taken into the model. 90 % bars cover {places}. Those taken in are the "
-        "ones whose noise happened to stand out as well, which their bars do not know.",
+        f"Of the 780 competing pairs some are taken into the model. 90 % bars cover {places}.",
         report.markdown_table(["shape", "how"], ways),
         f"Made by `{command}` with {report.versions()}.",
     ]

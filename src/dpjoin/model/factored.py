@@ -31,6 +31,10 @@ class FactoredFit(LogLinear):
         return self.tree.slices
 
     @property
+    def cliques(self) -> tuple[tuple[str, ...], ...]:
+        return self.tree.cliques
+
+    @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(self.tree.sizes[a] for a in clique) for clique in self.tree.cliques)
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.model.coordinates import Coordinates
 from dpjoin.model.lbfgs import Pairs, minimise
 from dpjoin.model.terms import DType, FloatArray, RealArray, Terms
 
@@ -50,6 +51,8 @@ OF_ONE_VALUE = 16
 """From so many potentials on that look at one value of an attribute, their own width shows in what the fit misses."""
 WIDEST = 5.0
 """How many times as wide as their group they may turn out to be."""
+FURTHEST = 4.0
+"""A search begins no further from zero than this: where a probability is all but zero, it has no slope."""
 FREE = 5.0
 """The prior width of a free clique: cells may differ by any factor."""
 SINGLE_START, SINGLE_PSEUDO = 1.5, (1.0, 1.5)
@@ -151,6 +154,11 @@ class LogLinear(ABC):
 
     @property
     @abstractmethod
+    def cliques(self) -> tuple[tuple[str, ...], ...]:
+        """The term groups that are marginals; others come after them."""
+
+    @property
+    @abstractmethod
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """How many values each attribute of a term group has; all potentials of other groups lie along one axis."""
 
@@ -188,6 +196,10 @@ class Fit(LogLinear):
     @property
     def slices(self) -> tuple[slice, ...]:
         return self.terms.slices
+
+    @property
+    def cliques(self) -> tuple[tuple[str, ...], ...]:
+        return self.terms.cliques
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -246,38 +258,50 @@ class Posterior:
     """Where the prior has its mean; None: at zero."""
 
     def descended(
-        self, sums: Sums, start: FloatArray, curvature: FloatArray, seen: Pairs, *, steps: int, tolerance: float
+        self, sums: Sums, start: FloatArray, at: Coordinates, seen: Pairs, *, steps: int, tolerance: float
     ) -> tuple[FloatArray, Pairs]:
         """Better potentials, and pairs of steps and slopes (without the prior's) that say how the objective bends."""
         evidence, prior = self.evidence, self.prior
-        # Potentials are measured in units of their posterior width: this is what makes few steps enough.
-        width = 1.0 / np.sqrt(curvature**2 * evidence.precision + prior)
 
-        def objective(scaled: FloatArray) -> tuple[float, FloatArray]:
-            potentials = scaled * width
+        def objective(x: FloatArray) -> tuple[float, FloatArray]:
+            potentials = at.potentials(x)
             miss = self.total * sums.means(potentials) - evidence.noisy
             pull = miss * evidence.precision
             away = potentials if self.centre is None else potentials - self.centre
             gradient = self.total * sums.covariances(pull) + prior * away
-            return 0.5 * float(miss @ pull + away @ (prior * away)), gradient * width
+            return 0.5 * float(miss @ pull + away @ (prior * away)), at.slopes(gradient)
 
         remembered = 8 if len(start) > DEAR_TERMS else 20
-        pairs = tuple((step / width, width * (change + prior * step)) for step, change in seen)
+        pairs = tuple((at.inverse(step), at.slopes(change + prior * step)) for step, change in seen)
         found = minimise(
-            objective, start / width, steps=steps, remembered=remembered, pairs=pairs, value_tolerance=tolerance
+            objective, at.inverse(start), steps=steps, remembered=remembered, pairs=pairs, value_tolerance=tolerance
         )
-        seen = tuple((step * width, change / width - prior * step * width) for step, change in found.pairs)
-        return found.x * width, seen
+        steps_seen = [(at.potentials(step), at.gradient(change)) for step, change in found.pairs]
+        return at.potentials(found.x), tuple((step, change - prior * step) for step, change in steps_seen)
+
+
+def at_independence(fit: F, evidence: Evidence) -> F:
+    """Where to begin: one-way marginals about as they were measured, and nothing else."""
+    potentials = fit.potentials.copy()
+    for where, single in zip(fit.slices, fit.single, strict=True):
+        if single and bool((evidence.precision[where] > 0).all()):
+            least = 2.0 / np.sqrt(evidence.precision[where])
+            logs = np.log(np.maximum(evidence.noisy[where], least))
+            potentials[where] = np.clip(logs - logs.mean(), -FURTHEST, FURTHEST)
+    return replace(fit, potentials=potentials)
 
 
 def maximise(
     fit: F, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
 ) -> F:
     """The most probable potentials for the given prior widths, from where `fit` stands."""
-    posterior = Posterior(fit.total, evidence, 1.0 / fit.tau_each**2, prior_mean)
-    potentials, seen = posterior.descended(
-        fit.sums, fit.potentials, fit.curvature, fit.seen, steps=steps, tolerance=tolerance
-    )
+    if not fit.potentials.any():
+        fit = at_independence(fit, evidence)
+    prior = 1.0 / fit.tau_each**2
+    width = 1.0 / np.sqrt(fit.curvature**2 * evidence.precision + prior)
+    at = Coordinates.of(fit.cliques, fit.shapes, fit.sums.means(fit.potentials), width)
+    posterior = Posterior(fit.total, evidence, prior, prior_mean)
+    potentials, seen = posterior.descended(fit.sums, fit.potentials, at, fit.seen, steps=steps, tolerance=tolerance)
     return replace(fit, potentials=potentials, seen=seen)
 
 

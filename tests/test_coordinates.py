@@ -1,0 +1,115 @@
+"""The coordinates of a fit: there and back, slopes, and what they are for."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpjoin.model import coordinates, fit
+from dpjoin.model.coordinates import Coordinates
+from dpjoin.model.fit import Evidence, maximise, start
+from dpjoin.model.terms import Domain, FloatArray, Terms
+
+
+def some_coordinates(sizes: list[int], seed: int) -> tuple[Coordinates, Terms]:
+    """One-way terms of all attributes but the last, if there are three, some wider ones, and any one-way means."""
+    rng = np.random.default_rng(seed)
+    names = tuple(f"x{i}" for i in range(len(sizes)))
+    domain = Domain(names[:1], names[1:], dict(zip(names, sizes, strict=True)))
+    singles = [(a,) for a in (names[:-1] if len(names) > 2 else names)]
+    wide = [c for n in (2, 3) for c in combinations(names, n) if rng.random() < 0.7]
+    terms = Terms(domain, (*singles, *wide))
+    table = rng.dirichlet(np.ones(domain.cells)).reshape(domain.rows, domain.columns)
+    shapes = tuple(tuple(domain.sizes[a] for a in c) for c in terms.cliques)
+    width = rng.uniform(0.1, 3, terms.size)
+    return Coordinates.of(terms.cliques, shapes, terms.answers(table), width), terms
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 10**6))
+def test_there_and_back(sizes: list[int], seed: int) -> None:
+    """Both ways, for points and for slopes; and slopes say how a function of potentials changes by coordinates."""
+    at, terms = some_coordinates(sizes, seed)
+    x, direction, gradient = np.random.default_rng(seed).standard_normal((3, terms.size))
+    np.testing.assert_allclose(at.inverse(at.potentials(x)), x, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(at.gradient(at.slopes(gradient)), gradient, rtol=1e-9, atol=1e-9)
+    # A linear function: its change along any direction is the same, whichever way it is written.
+    assert gradient @ at.potentials(direction) == pytest.approx(at.slopes(gradient) @ direction, rel=1e-9, abs=1e-9)
+
+
+def test_a_wider_potential_leaves_one_way_marginals_alone() -> None:
+    """Where attributes are independent, to first order; by itself it would move them."""
+    rng = np.random.default_rng(1)
+    names, sizes = ("a", "b", "c"), (3, 4, 5)
+    domain = Domain(names[:1], names[1:], dict(zip(names, sizes, strict=True)))
+    terms = Terms(domain, (("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c")))
+    potentials = np.zeros(terms.size)
+    potentials[: sum(sizes)] = rng.standard_normal(sum(sizes))
+    shapes = tuple(tuple(domain.sizes[a] for a in c) for c in terms.cliques)
+
+    def one_way(potentials: FloatArray) -> FloatArray:
+        return terms.answers(fit.table_of(terms, potentials, 1.0))[: sum(sizes)]
+
+    at = Coordinates.of(terms.cliques, shapes, terms.answers(fit.table_of(terms, potentials, 1.0)), np.ones(terms.size))
+    for term in range(sum(sizes), terms.size):
+        step = 1e-4 * np.eye(terms.size)[term]
+        alone = np.abs(one_way(potentials + step) - one_way(potentials)).max()
+        moved = np.abs(one_way(potentials + at.potentials(step)) - one_way(potentials)).max()
+        assert moved < 1e-3 * alone
+
+
+def many_pairs(seed: int) -> tuple[fit.Fit, Evidence]:
+    """Ten attributes of three values, all pairs: one-way marginals are known ten times better than pairs."""
+    rng = np.random.default_rng(seed)
+    names = tuple(f"x{i}" for i in range(10))
+    domain = Domain(names[:5], names[5:], dict.fromkeys(names, 3))
+    terms = Terms(domain, (*((a,) for a in names), *combinations(names, 2)))
+    truth = np.concatenate([rng.normal(0, 0.3 if len(c) == 1 else 0.1, 3 ** len(c)) for c in terms.cliques])
+    exact = terms.answers(fit.table_of(terms, truth, 1e5))
+    sigma = np.where(np.arange(terms.size) < 30, 20.0, 200.0)
+    evidence = Evidence(exact + sigma * rng.standard_normal(terms.size), 1 / sigma**2)
+    return start(terms, 1e5), evidence
+
+
+def test_few_steps_are_enough_where_many_pairs_share_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three steps come far closer to the minimum than without; both end at the same place."""
+    begun, evidence = many_pairs(0)
+
+    def value(found: fit.Fit) -> float:
+        miss = found.total * found.sums.means(found.potentials) - evidence.noisy
+        return 0.5 * float(miss**2 @ evidence.precision + (found.potentials / found.tau_each) ** 2 @ np.ones(len(miss)))
+
+    best = value(maximise(begun, evidence, steps=500, tolerance=1e-12))
+    few = value(maximise(begun, evidence, steps=3, tolerance=0.0))
+    with monkeypatch.context() as patch:
+        none: Any = np.zeros(0, dtype=np.intp)
+        patch.setattr(coordinates, "_effects", lambda cliques, shapes: (none, none))
+        plain = value(maximise(begun, evidence, steps=3, tolerance=0.0))
+        same = value(maximise(begun, evidence, steps=2000, tolerance=1e-12))
+    assert same == pytest.approx(best, rel=2e-2)
+    assert few - best < 0.4 * (plain - best)
+
+
+def test_a_search_begins_where_attributes_are_independent() -> None:
+    """At the one-way marginals as measured, also where noise has left nothing of a cell."""
+    begun, evidence = many_pairs(0)
+    evidence.noisy[0] = -50.0
+    found = fit.at_independence(begun, evidence)
+    means = found.total * found.sums.means(found.potentials)
+    np.testing.assert_allclose(means[3:30], evidence.noisy[3:30], rtol=0.01)
+    assert 0 < means[0] < 0.05 * found.total
+    assert not found.potentials[30:].any()
+    unknown = fit.at_independence(begun, Evidence.none(len(evidence.noisy)))
+    assert not unknown.potentials.any()
+
+
+def test_very_many_potentials_are_left_as_they_are() -> None:
+    """The lists of what goes with what would take more memory than the table."""
+    cliques, shapes = (("a",), ("b",), ("a", "b")), ((1024,), (256,), (1024, 256))
+    at = Coordinates.of(cliques, shapes, np.ones(1280 + 2**18), np.ones(1280 + 2**18))
+    assert len(at.term) == len(at.place) == len(at.share) == 0
