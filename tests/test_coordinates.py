@@ -103,6 +103,7 @@ def test_a_search_begins_where_attributes_are_independent() -> None:
     means = found.total * found.sums.means(found.potentials)
     np.testing.assert_allclose(means[3:30], evidence.noisy[3:30], rtol=0.01)
     assert 0 < means[0] < 0.05 * found.total
+    assert found.potentials[0] == -fit.FURTHEST, "two deviations of all rows would be further from zero"
     assert not found.potentials[30:].any()
     unknown = fit.at_independence(begun, Evidence.none(len(evidence.noisy)))
     assert not unknown.potentials.any()

@@ -264,6 +264,8 @@ def test_interactions_with_rare_values_are_seen_to_be_wider() -> None:
     assert (by_value == by_value[0]).all(), "a key has too few values to tell"
     assert by_value[0, -1] > 2 > 1.5 > by_value[0, 1] >= 1
     assert (wider[: found.slices[2].start] == 1).all()
+    narrow = replace(found, tau=0.02 * found.tau)
+    assert (fit.widths_by_value(narrow, evidence) / narrow.tau_each).max() == pytest.approx(fit.WIDEST)
     free = replace(found, free=(2,))
     assert np.array_equal(fit.widths_by_value(free, evidence), free.tau_each)
 
