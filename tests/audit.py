@@ -67,7 +67,7 @@ class Replayer(Curator):
     tape: Tape
     position: int = 0
     moved: list[tuple[Event, Fraction]]
-    """By how much each event's exact values moved between the two instances, in l2, squared."""
+    """By how much each event's exact values moved between the two instances, in l2 (Laplace noise: l1), squared."""
 
     def _old(self, event: Event) -> tuple[Any, Any]:
         if self.position >= len(self.tape.entries):
@@ -83,8 +83,13 @@ class Replayer(Curator):
         if len(old_exact) != len(exact):
             raise ReplayError(f"shape: {event.purpose!r} has {len(exact)} values, the neighbour {len(old_exact)}")
         moved = [abs(int(a) - int(b)) for a, b in zip(exact, old_exact, strict=True)]
-        selects = event.mechanism == "exponential mechanism"
-        self._note(event, Fraction(max(moved, default=0) ** 2 if selects else sum(m * m for m in moved)))
+        if event.mechanism == "exponential mechanism":
+            squared = max(moved, default=0) ** 2
+        elif event.mechanism == "discrete Laplace":
+            squared = sum(moved) ** 2
+        else:
+            squared = sum(m * m for m in moved)
+        self._note(event, Fraction(squared))
         return released
 
     def _note(self, event: Event, squared: Fraction) -> None:
@@ -150,6 +155,7 @@ def _overpaid(ledger: Ledger, moved: list[tuple[Event, Fraction]]) -> list[str]:
     paid += [(e, Fraction(1)) for e in ledger.events if e.mechanism == "advanced composition" and e.part in blocks]
     rho = sum((e.cost.rho * share for e, share in paid if isinstance(e.cost, Concentrated)), Fraction())
     epsilon = sum((e.cost.epsilon for e, _ in paid if isinstance(e.cost, Approximate)), Fraction())
+    epsilon += sum((e.cost.epsilon * _root(share) for e, share in paid if isinstance(e.cost, Concentrated)), Fraction())
     delta = sum((e.cost.delta for e, _ in paid if not isinstance(e.cost, Pure)), Fraction())
     stated = {"rho": (rho, ledger.rho), "epsilon": (epsilon, ledger.epsilon), "delta": (delta, ledger.delta)}
     return [
@@ -159,13 +165,20 @@ def _overpaid(ledger: Ledger, moved: list[tuple[Event, Fraction]]) -> list[str]:
     ]
 
 
+def _root(square: Fraction) -> Fraction:
+    """Rounded up; exact for the square of a fraction."""
+    above = math.isqrt(square.numerator - 1) + 1 if square else 0
+    return Fraction(above, math.isqrt(square.denominator))
+
+
 def not_the_budget(curator: Curator, budget: Budget) -> list[str]:
     """The ledger must add up to the budget exactly."""
     ledger, accountant = curator.ledger, curator._accountant
     if isinstance(accountant, PaperAccountant):
         exact = (ledger.epsilon, ledger.delta) == (budget.exact.epsilon, budget.exact.delta)
     else:
-        exact = (ledger.rho, ledger.delta) == (accountant.rho, accountant.truncation_delta)
+        whole = (accountant.rho, accountant.truncation_delta, accountant.laplace)
+        exact = (ledger.rho, ledger.delta, ledger.epsilon) == whole
     return [] if exact else ["total: not the budget"]
 
 
@@ -190,13 +203,21 @@ def audited(
 
 
 def tight_run(
-    make: Callable[[Any], Any], shares_of: Callable[..., Any], run: Callable[..., Any], workload: Any, budget: Budget
+    make: Callable[[Any], Any],
+    shares_of: Callable[..., Any],
+    run: Callable[..., Any],
+    workload: Any,
+    budget: Budget,
+    spend: Callable[[Budget, Any], Budget] = spendable,
 ) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:
-    """A method's tight profile as `audited` wants it: `make` an engine of some tables, split the budget, run."""
+    """A method's tight profile as `audited` wants it: `make` an engine of some tables, split the budget, run.
+
+    `spend` decides about the noise: after_a_look gives an option on Laplace noise, for instance.
+    """
 
     def ran(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
         engine = make(tables)
-        shares = shares_of(spendable(budget, workload), engine.schema)
+        shares = shares_of(spend(budget, workload), engine.schema)
         curator = attach(kind(engine, shares.accountant), tape)
         return run(curator, workload, shares, silent), curator
 
@@ -236,7 +257,11 @@ def ledger_violations(ledger: Ledger, budget: Budget) -> list[str]:
     found = [f"{e.purpose}: {problem}" for e in ledger.events for problem in _event_violations(e, gaussian=gaussian)]
     if ledger.composition in ("zero-concentrated", "Gaussian"):
         convert = numeric_gaussian_delta if gaussian else numeric_zcdp_delta
-        delta = float(ledger.delta) + convert(float(ledger.rho), budget.epsilon)
+        # Laplace noise takes its epsilon away from what the rest is converted to (P-69).
+        rest = budget.exact.epsilon - ledger.epsilon
+        if rest < 0 or (rest == 0 and ledger.rho > 0):
+            found.append(f"total: epsilon {float(ledger.epsilon):.3g} of Laplace noise exceeds what there is")
+        delta = float(ledger.delta) + (convert(float(ledger.rho), float(rest)) if rest > 0 and ledger.rho else 0.0)
         if delta > budget.delta * (1 + 1e-9):
             found.append(f"total: delta {delta:.3g} exceeds {budget.delta:.3g}")
     elif ledger.epsilon > Fraction(budget.epsilon) or ledger.delta > Fraction(budget.delta):
@@ -247,6 +272,11 @@ def ledger_violations(ledger: Ledger, budget: Budget) -> list[str]:
 def _event_violations(event: Event, *, gaussian: bool) -> list[str]:
     p = {k: Fraction(v) for k, v in event.parameters.items() if k != "query"}
     cost, moves = event.cost, event.moves
+    if event.mechanism == "discrete Laplace" and isinstance(cost, Concentrated):
+        alone = cost.rho == 0 and cost.delta == 0
+        return [] if alone and moves / p["scale"] <= cost.epsilon else ["scale too small for epsilon"]
+    if isinstance(cost, Concentrated) and cost.epsilon:
+        return [f"{event.mechanism} has a cost of Laplace noise"]
     if gaussian and not event.mechanism.endswith("discrete Gaussian"):
         return [f"{event.mechanism} does not go with Gaussian composition"]
     # Under Gaussian composition a part of the variance only rounds (P-66).
@@ -275,8 +305,8 @@ def _event_violations(event: Event, *, gaussian: bool) -> list[str]:
         if isinstance(cost, Concentrated):
             return [] if p["epsilon"] ** 2 / 8 <= cost.rho else ["selection too sharp for rho"]
     if event.mechanism == "advanced composition" and isinstance(cost, Approximate):
-        k, each, delta = int(p["count"]), float(p["epsilon_each"]), float(cost.delta)
-        epsilon = math.sqrt(2 * k * math.log(1 / delta)) * each + k * each * math.expm1(each)
+        k, each = int(p["count"]), float(p["epsilon_each"])
+        epsilon = math.sqrt(2 * k * math.log(1 / float(cost.delta))) * each + k * each * math.expm1(each)
         return [] if epsilon <= float(cost.epsilon) else ["rounds do not fit their block"]
     return [f"unknown mechanism {event.mechanism!r}"]
 

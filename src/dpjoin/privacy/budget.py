@@ -7,6 +7,7 @@ float 0.1; shares are fractions of that, and nothing is compared through floatin
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -32,6 +33,8 @@ class Composition:
 
     def variance(self, square: Fraction | int, rho: Fraction) -> Fraction:
         """Of the noise that hides values which one row moves so far, squared, for this rho."""
+        if rho <= 0:
+            raise BudgetError("Gaussian noise must have some rho to spend; nothing was drawn")
         return Fraction(square) / (2 * rho) + self.grain
 
     def half_width(self, rho: Fraction, delta: Fraction, *, moves: int) -> int:
@@ -64,6 +67,10 @@ GAUSSIAN = Composition("Gaussian", GRAIN)
 """For Gaussian noise alone; rho is then half the square of the mu of Gaussian differential privacy."""
 
 
+OPTION_SHARE = Fraction(1, 16)
+"""Of delta, for each case in which rho is exchanged for Laplace noise; the rest is for the case that it is not."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """The (epsilon, delta) of a whole release.
@@ -75,6 +82,11 @@ class Budget:
     delta: float
     composition: Composition = field(default=ZERO_CONCENTRATED, repr=False, compare=False)
     """How the tight profile adds costs up; a release decides it by what it is going to run."""
+    laplace: Fraction = field(default=Fraction(0), repr=False, compare=False)
+    """Of epsilon, what the tight profile spends on Laplace noise; decided likewise."""
+    options: tuple[Fraction, ...] = field(default=(), repr=False, compare=False)
+    """Of epsilon, for how much Laplace noise the tight profile may exchange what is left of rho after a look: more, if
+    less was spent before. One of these at most is taken."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 50):
@@ -86,11 +98,13 @@ class Budget:
             raise SpecError(
                 f"delta ({self.delta}) must lie between 1e-15 and 0.1; choose it well below one over the number of rows"
             )
-
+        if not 0 <= self.laplace <= self.laplace + max(self.options, default=0) <= self.exact.epsilon:
+            raise SpecError(f"Laplace noise ({float(self.laplace):.3g}) must take between none and all of epsilon")
         if self.composition.grain and not self._gaussian_serves:
             raise SpecError(
                 f"Gaussian composition must have epsilon at least {float(SMALLEST_EPSILON):.3g} and delta at most "
-                f"{float(LARGEST_DELTA):.3g}, not ({self.epsilon}, {self.delta}); use zero-concentrated composition"
+                f"{float(LARGEST_DELTA):.3g}, not ({float(self._concentrated):.3g}, {self.delta}); use "
+                "zero-concentrated composition"
             )
 
     @property
@@ -98,25 +112,46 @@ class Budget:
         return Approximate(Fraction(self.epsilon), Fraction(self.delta))
 
     @property
+    def _concentrated(self) -> Fraction:
+        """Of epsilon, what is not for Laplace noise."""
+        return self.exact.epsilon - self.laplace
+
+    @property
     def _gaussian_serves(self) -> bool:
         """Whether the proofs of Gaussian composition hold: of all of delta, what truncation gets included."""
-        return self.exact.epsilon >= SMALLEST_EPSILON and self.exact.delta <= LARGEST_DELTA
+        least = self._concentrated - max(self.options, default=0)
+        return least >= SMALLEST_EPSILON and self.exact.delta <= LARGEST_DELTA
 
     def without_choices(self) -> Budget:
         """The same for a release that makes no choice by the exponential mechanism: Gaussian where that buys more.
 
         The grain of its noise matters only where one row moves a number by one and nearly all is spent on it.
         """
-        whole = self.exact
         if not self._gaussian_serves:
             return self
-        gaussian = GAUSSIAN.largest_rho(epsilon=whole.epsilon, delta=whole.delta)
-        other = ZERO_CONCENTRATED.largest_rho(epsilon=whole.epsilon, delta=whole.delta)
+        epsilon, delta = self._concentrated, self.exact.delta
+        gaussian = GAUSSIAN.largest_rho(epsilon=epsilon, delta=delta)
+        other = ZERO_CONCENTRATED.largest_rho(epsilon=epsilon, delta=delta)
         return replace(self, composition=GAUSSIAN) if gaussian > other * (1 + gaussian) else self
+
+    def with_options(self, shares: Sequence[Fraction]) -> Budget:
+        """The same with options on these shares of epsilon as Laplace noise; not if what is left would buy nothing."""
+        rest = self.exact.epsilon * (1 - max(shares, default=Fraction(0))) - self.laplace
+        if rest < SMALLEST_EPSILON:
+            return self
+        return replace(self, options=tuple(self.exact.epsilon * share for share in shares))
 
     def rho(self, *, truncation_delta: Fraction = Fraction(0)) -> Fraction:
         """What there is to spend if so much of delta is set aside for truncated noise."""
-        return self.composition.largest_rho(epsilon=self.exact.epsilon, delta=self.exact.delta - truncation_delta)
+        if not self._concentrated:
+            return Fraction(0)
+        delta = (self.exact.delta - truncation_delta) * (1 - OPTION_SHARE * len(self.options))
+        return self.composition.largest_rho(epsilon=self._concentrated, delta=delta)
+
+    def rho_before_exchange(self, option: Fraction, *, truncation_delta: Fraction = Fraction(0)) -> Fraction:
+        """What there is to spend, all in all, where the rest is exchanged for so much Laplace noise."""
+        delta = (self.exact.delta - truncation_delta) * OPTION_SHARE
+        return self.composition.largest_rho(epsilon=self._concentrated - option, delta=delta)
 
     def one_sided(self, rho: Fraction, delta: Fraction, *, moves: int) -> tuple[Concentrated, int]:
         """The cost, of delta at most what is given, and the half-width of truncated noise for this rho."""
@@ -141,22 +176,38 @@ class Approximate:
 
 @dataclass(frozen=True)
 class Concentrated:
-    """delta-approximate rho-zero-concentrated differential privacy; with Gaussian composition mu²/2 for rho."""
+    """delta-approximate rho-zero-concentrated differential privacy; with Gaussian composition mu²/2 for rho.
+
+    Beside it stands an epsilon of Laplace noise, which adds up by itself.
+    """
 
     rho: Fraction
     delta: Fraction = Fraction(0)
+    epsilon: Fraction = Fraction(0)
+
+
+def laplace_cost(epsilon: Fraction) -> Concentrated:
+    """Of Laplace noise alone."""
+    return Concentrated(Fraction(0), epsilon=epsilon)
 
 
 Cost = Pure | Approximate | Concentrated
 
 
 class ConcentratedAllowance:
-    """Adds up rho and delta, and refuses what exceeds the given amounts. Proof: P-23."""
+    """Adds up rho, delta and epsilon, and refuses what exceeds the given amounts. Proof: P-23, P-69."""
 
-    def __init__(self, rho: Fraction, truncation_delta: Fraction, composition: Composition = ZERO_CONCENTRATED) -> None:
+    def __init__(
+        self,
+        rho: Fraction,
+        truncation_delta: Fraction,
+        composition: Composition = ZERO_CONCENTRATED,
+        laplace: Fraction = Fraction(0),
+    ) -> None:
         self.rho = rho
         self.truncation_delta = truncation_delta
         self.composition = composition
+        self.laplace = laplace
         self._spent = Concentrated(Fraction(0))
 
     @property
@@ -168,17 +219,24 @@ class ConcentratedAllowance:
         """The rho that is not spent yet."""
         return self.rho - self._spent.rho
 
+    @property
+    def laplace_left(self) -> Fraction:
+        """The epsilon of Laplace noise that is not spent yet."""
+        return self.laplace - self._spent.epsilon
+
     def spend(self, cost: Cost) -> None:
         """Record a charge, or raise BudgetError and record nothing."""
         if not isinstance(cost, Concentrated):
             raise BudgetError(f"a {type(cost).__name__} charge needs the paper's accountant; use Concentrated")
-        if cost.rho < 0 or cost.delta < 0:
+        if min(cost.rho, cost.delta, cost.epsilon) < 0:
             raise BudgetError("a charge must not be negative")
-        after = Concentrated(self._spent.rho + cost.rho, self._spent.delta + cost.delta)
-        if after.rho > self.rho or after.delta > self.truncation_delta:
+        before = self._spent
+        after = Concentrated(before.rho + cost.rho, before.delta + cost.delta, before.epsilon + cost.epsilon)
+        if after.rho > self.rho or after.delta > self.truncation_delta or after.epsilon > self.laplace:
             raise BudgetError(
-                f"a charge of rho {float(cost.rho):.3g}, delta {float(cost.delta):.3g} exceeds what is left "
-                f"({float(self.left):.3g}, {float(self.truncation_delta - self._spent.delta):.3g}); nothing was drawn"
+                f"a charge of rho {float(cost.rho):.3g}, delta {float(cost.delta):.3g} and epsilon "
+                f"{float(cost.epsilon):.3g} exceeds what is left ({float(self.left):.3g}, "
+                f"{float(self.truncation_delta - before.delta):.3g}, {float(self.laplace_left):.3g}); nothing was drawn"
             )
         self._spent = after
 
@@ -187,15 +245,44 @@ class ConcentratedAllowance:
 
 
 class ConcentratedAccountant(ConcentratedAllowance):
-    """An allowance that follows from a budget by one conversion. Proof: P-23.
+    """An allowance that follows from a budget by one conversion. Proof: P-23, P-69.
 
-    Of the budget's delta, `truncation_delta` is set aside for truncated noise; the rest pays for the
-    conversion and fixes how much rho there is.
+    Of the budget's delta, `truncation_delta` is set aside for truncated noise, and of its epsilon what is for Laplace
+    noise; the rest pays for the conversion and fixes how much rho there is.
     """
 
     def __init__(self, budget: Budget, *, truncation_delta: Fraction = Fraction(0)) -> None:
         self.budget = budget
-        super().__init__(budget.rho(truncation_delta=truncation_delta), truncation_delta, budget.composition)
+        rho = budget.rho(truncation_delta=truncation_delta)
+        super().__init__(rho, truncation_delta, budget.composition, budget.laplace)
+        self._options = tuple(
+            Concentrated(budget.rho_before_exchange(option, truncation_delta=truncation_delta), epsilon=option)
+            for option in budget.options
+        )
+
+    @property
+    def options(self) -> tuple[Concentrated, ...]:
+        """What each exchange leaves in all, with what is spent before."""
+        return self._options
+
+    @property
+    def offer(self) -> Concentrated | None:
+        """What an exchange for Laplace noise would leave to spend; None where there is none to be had, or no more."""
+        best = self._best_option
+        return None if best is None else Concentrated(best.rho - self._spent.rho, epsilon=best.epsilon)
+
+    @property
+    def _best_option(self) -> Concentrated | None:
+        """The most Laplace noise of the options for which not too much was spent."""
+        open_still = [o for o in self._options if self._spent.rho <= o.rho]
+        return max(open_still, key=lambda o: o.epsilon, default=None)
+
+    def exchange(self) -> None:
+        """Give up most of rho for Laplace noise, once. Proof: P-70."""
+        best = self._best_option
+        if best is None:
+            raise BudgetError("rho must be exchanged where that was planned, and before too much of it is spent")
+        self.rho, self.laplace, self._options = best.rho, self.laplace + best.epsilon, ()
 
 
 class PaperAccountant:

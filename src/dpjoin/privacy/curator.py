@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from dpjoin.privacy.budget import (
     Approximate,
     Composition,
     Concentrated,
+    ConcentratedAccountant,
     ConcentratedAllowance,
     Cost,
     PaperAccountant,
@@ -58,7 +60,7 @@ from dpjoin.privacy.public_bounds import (
     subsets,
 )
 from dpjoin.privacy.residual import residual_bound, residual_level
-from dpjoin.privacy.sensitivity import squared_norm, weight_ranges
+from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 from dpjoin.privacy.whole import Numbers, narrow, scaled, taken, wide
 from dpjoin.schema import DegreeBound, Schema, with_caps
@@ -145,6 +147,28 @@ class Curator:
         if not isinstance(self._accountant, ConcentratedAllowance):
             raise BudgetError("the paper's accountant has no rho; use its reserved rounds")
         return self._accountant.left
+
+    @property
+    def laplace_left(self) -> Fraction:
+        """What is left of epsilon for Laplace noise (tight profile)."""
+        return self._accountant.laplace_left if isinstance(self._accountant, ConcentratedAllowance) else Fraction(0)
+
+    @property
+    def options(self) -> tuple[Concentrated, ...]:
+        """All exchanges that were planned: see `ConcentratedAccountant`."""
+        return self._accountant.options if isinstance(self._accountant, ConcentratedAccountant) else ()
+
+    @property
+    def offer(self) -> Concentrated | None:
+        """What an exchange for Laplace noise would leave to spend; None where there is none to be had."""
+        return self._accountant.offer if isinstance(self._accountant, ConcentratedAccountant) else None
+
+    def exchange(self) -> None:
+        """Give up most of rho for Laplace noise: a decision that may rest on what was released. Proof: P-70."""
+        self._require_whole("rho is exchanged")
+        if not isinstance(self._accountant, ConcentratedAccountant):
+            raise BudgetError("the paper's accountant has no rho; use its reserved rounds")
+        self._accountant.exchange()
 
     @property
     def composition(self) -> Composition:
@@ -466,7 +490,7 @@ class Curator:
         """An accountant for a sub-instance, which adds up as this one does."""
         if isinstance(cost, Approximate):
             return PaperAccountant(cost)
-        return ConcentratedAllowance(cost.rho, cost.delta, self.composition)
+        return ConcentratedAllowance(cost.rho, cost.delta, self.composition, cost.epsilon)
 
     def _whole(self, parts: Mapping[str, Mapping[str, Rules] | Alone]) -> dict[str, dict[str, Rules]]:
         """The rules of every table: one that is not named is in the sub-instance whole, unless one is alone."""
@@ -504,12 +528,12 @@ class Curator:
     ) -> None:
         """Spend what one row can pay at most in these sub-instances together."""
         deltas = self._worst(places, [{}] * len(places), [c.delta for c in costs])
+        epsilons = self._worst(places, [{}] * len(places), [c.epsilon for c in costs])
         if all(isinstance(c, Concentrated) for c in costs):
             rhos = [c.rho for c in costs if isinstance(c, Concentrated)]
-            self._accountant.spend(Concentrated(self._worst(places, shares, rhos), deltas))
+            self._accountant.spend(Concentrated(self._worst(places, shares, rhos), deltas, epsilons))
         else:
-            epsilons = [c.epsilon for c in costs if isinstance(c, Approximate)]
-            self._accountant.spend(Approximate(self._worst(places, [{}] * len(places), epsilons), deltas))
+            self._accountant.spend(Approximate(epsilons, deltas))
 
     def _worst(
         self,
@@ -571,7 +595,13 @@ class Curator:
         """
         self._require_minted(bound)
         moves = bound.value * self._rows
-        if isinstance(cost, Concentrated):
+        if _is_laplace(cost):
+            scale = Fraction(moves) / cost.epsilon
+            mechanism, parameters = "discrete Laplace", {"scale": scale}
+
+            def draw() -> int:
+                return noise.discrete_laplace(scale=scale)
+        elif isinstance(cost, Concentrated):
             variance = self.composition.variance(moves**2, cost.rho)
             mechanism, parameters = "discrete Gaussian", {"variance": variance}
 
@@ -594,18 +624,30 @@ class Curator:
         )
 
     def measure(self, group: Group, bound: Bound, cost: Concentrated) -> Measurement:
-        """All answers of a group at once, with the discrete Gaussian. Proof: P-30."""
+        """All answers of a group at once, with the discrete Gaussian or, for a cost of Laplace noise, with that.
+
+        Proof: P-30.
+        """
         self._require_minted(bound)
-        square = squared_norm(group) * bound.value**2 * self._group_churn(group)
-        moves = Fraction(math.isqrt(square - 1) + 1) if square else Fraction(0)
-        variance = self.composition.variance(moves**2, cost.rho)
-        parameters: dict[str, Fraction | int | str] = {"variance": variance}
-        event = self._event("discrete Gaussian", f"measure {group.name}", cost, moves, parameters, bound)
-        noisy = self._noisy_numbers(
-            lambda: self._exact(group),
-            lambda size: noise.discrete_gaussian_array(variance=variance, size=size),
-            event,
-        )
+        parameters: dict[str, Fraction | int | str]
+        if _is_laplace(cost):
+            square = (absolute_norm(group) * bound.value) ** 2 * (2 if self._fades else (1 + self._churn) ** 2)
+            moves = Fraction(max(1, _root_up(square)))
+            scale = moves / cost.epsilon
+            mechanism, parameters, variance = "discrete Laplace", {"scale": scale}, 2 * scale**2
+
+            def draw(size: int) -> Numbers:
+                return noise.discrete_laplace_array(scale=scale, size=size)
+        else:
+            moves = Fraction(_root_up(squared_norm(group) * bound.value**2 * self._group_churn(group)))
+            variance = self.composition.variance(moves**2, cost.rho)
+            mechanism, parameters = "discrete Gaussian", {"variance": variance}
+
+            def draw(size: int) -> Numbers:
+                return noise.discrete_gaussian_array(variance=variance, size=size)
+
+        event = self._event(mechanism, f"measure {group.name}", cost, moves, parameters, bound)
+        noisy = self._noisy_numbers(lambda: self._exact(group), draw, event)
         return Measurement(group, noisy, group.unit * self.unit, variance)
 
     def measure_query(self, group: Group, index: int, bound: Bound, cost: Pure | Concentrated) -> Measurement:
@@ -762,7 +804,10 @@ class Curator:
         shares = bound.shares if bound is not None else {}
         if any(shares.get(table, Fraction(1)) > granted for table, granted in self._shares.items()):
             raise BudgetError("this sub-instance pays by table, so only its caps may be used as a bound")
-        if isinstance(cost, Concentrated) and not self.composition.covers(mechanism):
+        if _is_laplace(cost):
+            if mechanism != "discrete Laplace":
+                raise BudgetError(f"{mechanism} must not be paid for as Laplace noise; nothing was drawn")
+        elif isinstance(cost, Concentrated) and not self.composition.covers(mechanism):
             raise BudgetError(f"{mechanism} does not go with {self.composition.name} composition; nothing was drawn")
         self._accountant.spend(cost)
         event = Event(
@@ -863,6 +908,20 @@ class Curator:
         middles = weight_ranges(group).sum.astype(object)
         exact: Numbers = 2 * wide(self._exact(group)) - middles * self._exact_join_size()
         return exact
+
+
+def _is_laplace(cost: Cost) -> TypeGuard[Concentrated]:
+    """Whether this is a cost of Laplace noise, and of nothing else."""
+    if not isinstance(cost, Concentrated) or not cost.epsilon:
+        return False
+    if cost.rho or cost.delta:
+        raise BudgetError("one mechanism must have a cost of one kind; charge Laplace noise apart")
+    return True
+
+
+def _root_up(square: int) -> int:
+    """The least whole number whose square is no less."""
+    return math.isqrt(square - 1) + 1 if square else 0
 
 
 def _capped(schema: Schema, limits: Sequence[Limit]) -> Bound | None:

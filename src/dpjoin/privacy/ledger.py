@@ -24,7 +24,8 @@ class Event:
     purpose: str
     cost: Cost
     moves: Fraction
-    """How far one row can move what was hidden: absolute for a number, l2 for a vector, each score for a choice."""
+    """How far one row can move what was hidden: absolute for a number, l2 for a vector (l1 under Laplace noise), each
+    score for a choice."""
     parameters: Mapping[str, Fraction | int | str] = field(default_factory=dict)
     noisy: int | None = None
     part: str | None = None
@@ -65,8 +66,8 @@ class Ledger:
 
     @property
     def epsilon(self) -> Fraction:
-        """Sum of the (epsilon, delta) stages; rounds inside a reserved block are paid by the block."""
-        return self._total(lambda e, _: e.cost.epsilon if isinstance(e.cost, Approximate) else Fraction(0))
+        """Of (epsilon, delta) stages and of Laplace noise; rounds inside a reserved block are paid by the block."""
+        return self._total(lambda e, _: Fraction(0) if isinstance(e.cost, Pure) else e.cost.epsilon)
 
     @property
     def delta(self) -> Fraction:
@@ -117,7 +118,8 @@ def _cost_to_json(cost: Cost) -> dict[str, str]:
         return {"epsilon_each": str(cost.epsilon)}
     if isinstance(cost, Approximate):
         return {"epsilon": str(cost.epsilon), "delta": str(cost.delta)}
-    return {"rho": str(cost.rho), "delta": str(cost.delta)}
+    laplace = {"laplace_epsilon": str(cost.epsilon)} if cost.epsilon else {}
+    return {"rho": str(cost.rho), "delta": str(cost.delta), **laplace}
 
 
 def _cost_from_json(data: Mapping[str, str]) -> Cost:
@@ -125,7 +127,7 @@ def _cost_from_json(data: Mapping[str, str]) -> Cost:
         return Pure(Fraction(data["epsilon_each"]))
     if "epsilon" in data:
         return Approximate(Fraction(data["epsilon"]), Fraction(data["delta"]))
-    return Concentrated(Fraction(data["rho"]), Fraction(data["delta"]))
+    return Concentrated(Fraction(data["rho"]), Fraction(data["delta"]), Fraction(data.get("laplace_epsilon", 0)))
 
 
 def _event_to_json(event: Event) -> dict[str, Any]:

@@ -30,6 +30,17 @@ def squared_norm(group: Group) -> int:
     return sum(int(weight) ** 2 for weight in weight_ranges(group).largest)
 
 
+@lru_cache(maxsize=512)
+def absolute_norm(group: Group) -> int:
+    """max over cells x of the sum of |W(x)|, in units. Proof: P-25. A whole marginal has 1 again."""
+    if isinstance(group, Kronecker):
+        return math.prod(
+            1 if f.kind == "cells" else int(np.abs(f.matrix(n)).sum(axis=0).max())
+            for f, n in zip(group.factors, group.shape, strict=True)
+        )
+    return sum(int(weight) for weight in weight_ranges(group).largest)
+
+
 @dataclass(frozen=True, eq=False)
 class Ranges:
     """The least and the largest weight of each query of a group, in units: whole numbers."""
