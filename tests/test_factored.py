@@ -158,7 +158,13 @@ def _models(shape: str, sigma: float) -> tuple[model.Model, FactoredModel]:
     terms, evidence = _measured(cliques, sigma)
     tree = tree_of(SIZES, cliques)
     start = fit.learn(fit.start(terms, 5000.0), evidence)
-    same = replace(factored.start(tree, start.total), potentials=start.potentials, tau=start.tau, seen=start.seen)
+    same = replace(
+        factored.start(tree, start.total),
+        potentials=start.potentials,
+        tau=start.tau,
+        tails=start.tails,
+        seen=start.seen,
+    )
     known = (frozenset(SIZES),)
     deviations = (sigma,) * len(cliques)
     return (

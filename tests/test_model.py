@@ -289,3 +289,37 @@ def test_bars_hold_where_a_few_keys_count_most(monkeypatch: pytest.MonkeyPatch) 
     assert covered() > 0.84
     monkeypatch.setattr(model, "widths_by_value", lambda found, evidence: found.tau_each)
     assert covered() < 0.78
+
+
+# Priors with tails ---------------------------------------------------------------------------------------------------
+
+
+def corner(noise: float, seed: int = 0) -> tuple[fit.Fit, fit.Evidence, np.ndarray]:
+    """A pair that is independent but for one cell, which is empty; all marginals measured with this noise."""
+    exact = np.outer([200.0, 300.0, 500.0], [0.3, 0.3, 0.4])
+    exact[0, 0] = 0.0
+    terms = Terms(Domain((), ("a", "b"), {"a": 3, "b": 3}), (("a",), ("b",), ("a", "b")))
+    rng, evidence = np.random.default_rng(seed), fit.Evidence.none(9 + 6)
+    for where, values in zip(terms.slices, (exact.sum(axis=1), exact.sum(axis=0), exact.ravel()), strict=True):
+        evidence = evidence.add(where, values + rng.normal(0, noise, len(values)), noise**2)
+    return fit.start(terms, float(exact.sum())), evidence, exact
+
+
+def test_a_cell_that_is_surely_empty_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prior that suits the other cells would put a tenth of what independence expects into it, and more."""
+    filled: dict[float, float] = {}
+    for tails in (fit.TAILS, 0.0):
+        monkeypatch.setattr(fit, "TAILS", tails)
+        found = [fit.learn(*corner(5.0, seed)[:2]).table.ravel()[0] for seed in range(8)]
+        filled[tails] = float(np.mean(found))
+    assert filled[2.0] < 0.6 * filled[0.0]
+
+
+def test_only_what_is_sure_has_tails() -> None:
+    """Under much noise no potential has, and of one-way terms none ever has."""
+    for noise, some in ((5.0, True), (200.0, False)):
+        begun, evidence, _ = corner(noise)
+        found = fit.learn(begun, evidence)
+        assert found.tails is not None
+        assert bool((found.tails > 1).any()) == some
+        assert (found.tails[: 3 + 3] == 1).all()

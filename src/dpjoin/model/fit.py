@@ -53,6 +53,10 @@ WIDEST = 5.0
 """How many times as wide as their group they may turn out to be."""
 FURTHEST = 4.0
 """A search begins no further from zero than this: where a probability is all but zero, it has no slope."""
+TAILS, SURE = 2.0, 4.0
+"""A potential that moves its cell by so many deviations of the noise (the second) surely is that far from zero, and its
+prior is the first times as wide. Cells that are all but empty are common, and a prior that suits the other cells would
+fill them."""
 FREE = 5.0
 """The prior width of a free clique: cells may differ by any factor."""
 SINGLE_START, SINGLE_PSEUDO = 1.5, (1.0, 1.5)
@@ -146,6 +150,8 @@ class LogLinear(ABC):
     """Term groups whose prior stays as wide as it is."""
     seen: Pairs = ()
     """How the objective bends, as far as the optimiser has seen."""
+    tails: FloatArray | None = None
+    """How many times as wide as its group's each potential's prior is; None: all alike."""
 
     @property
     @abstractmethod
@@ -175,7 +181,8 @@ class LogLinear(ABC):
     @property
     def tau_each(self) -> FloatArray:
         """The prior width of each potential."""
-        return np.repeat(self.tau, [s.stop - s.start for s in self.slices])
+        each: FloatArray = np.repeat(self.tau, [s.stop - s.start for s in self.slices])
+        return each if self.tails is None else each * self.tails
 
     @cached_property
     def curvature(self) -> FloatArray:
@@ -280,6 +287,22 @@ class Posterior:
         return at.potentials(found.x), tuple((step, change - prior * step) for step, change in steps_seen)
 
 
+def with_sums(fit: LogLinear, evidence: Evidence) -> Evidence:
+    """The same, with one-way marginals that were not measured as sums of wider ones that were.
+
+    Nothing new, so a fit does not count it again; but it says where the search may begin, and how far to step.
+    """
+    for clique, where in zip(fit.cliques, fit.slices, strict=False):
+        if len(clique) == 1 and not evidence.precision[where].any():
+            for other, there, shape in zip(fit.cliques, fit.slices, fit.shapes, strict=False):
+                if len(other) > 1 and clique[0] in other and evidence.precision[there].all():
+                    axes = tuple(i for i, a in enumerate(other) if a != clique[0])
+                    noisy = evidence.noisy[there].reshape(shape).sum(axis=axes)
+                    variance = (1.0 / evidence.precision[there]).reshape(shape).sum(axis=axes)
+                    evidence = evidence.add(where, noisy, float(variance.mean()))
+    return evidence
+
+
 def at_independence(fit: F, evidence: Evidence) -> F:
     """Where to begin: one-way marginals about as they were measured, and nothing else."""
     potentials = fit.potentials.copy()
@@ -295,10 +318,11 @@ def maximise(
     fit: F, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
 ) -> F:
     """The most probable potentials for the given prior widths, from where `fit` stands."""
+    told = with_sums(fit, evidence)
     if not fit.potentials.any():
-        fit = at_independence(fit, evidence)
+        fit = at_independence(fit, told)
     prior = 1.0 / fit.tau_each**2
-    width = 1.0 / np.sqrt(fit.curvature**2 * evidence.precision + prior)
+    width = 1.0 / np.sqrt(fit.curvature**2 * told.precision + prior)
     at = Coordinates.of(fit.cliques, fit.shapes, fit.sums.means(fit.potentials), width)
     posterior = Posterior(fit.total, evidence, prior, prior_mean)
     potentials, seen = posterior.descended(fit.sums, fit.potentials, at, fit.seen, steps=steps, tolerance=tolerance)
@@ -306,17 +330,24 @@ def maximise(
 
 
 def relearn_prior(fit: F, evidence: Evidence) -> F:
-    """One step of evidence maximisation: tau² = |potentials|² / (number of potentials the data determine)."""
-    known = fit.curvature**2 * evidence.precision
+    """One step of evidence maximisation: tau² = |potentials|² / (number of potentials the data determine).
+
+    Single potentials that are surely far from zero have wider priors than their group.
+    """
+    known = fit.curvature**2 * with_sums(fit, evidence).precision
     share = known / (known + 1.0 / fit.tau_each**2)
-    tau = fit.tau.copy()
+    tau, tails = fit.tau.copy(), np.ones(len(fit.potentials))
+    moved = fit.total * fit.sums.means(fit.potentials) * np.expm1(np.clip(-fit.potentials, -FURTHEST, FURTHEST))
     for g, (where, single) in enumerate(zip(fit.slices, fit.single, strict=True)):
         if g in fit.free:
             continue
         weight, width = SINGLE_PSEUDO if single else PRIOR_PSEUDO
         energy = float((fit.potentials[where] ** 2).sum()) + weight * width**2
         tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *PRIOR_RANGE)
-    return replace(fit, tau=tau)
+        if not single:
+            sure = moved[where] ** 2 * evidence.precision[where] > SURE**2
+            tails[where] = np.where(sure, np.maximum(1.0, TAILS * np.abs(fit.potentials[where]) / tau[g]), 1.0)
+    return replace(fit, tau=tau, tails=tails)
 
 
 def widths_by_value(fit: LogLinear, evidence: Evidence) -> FloatArray:
@@ -365,7 +396,12 @@ def learn(fit: F, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> F:
     if misfit(found, evidence) <= STUCK:
         return found
     narrow = replace(
-        fit, potentials=np.zeros_like(fit.potentials), tau=np.minimum(fit.tau, PRIOR_START), seen=(), free=()
+        fit,
+        potentials=np.zeros_like(fit.potentials),
+        tau=np.minimum(fit.tau, PRIOR_START),
+        tails=None,
+        seen=(),
+        free=(),
     )
     near = replace(maximise(narrow, evidence, steps=2 * steps), tau=fit.tau, free=fit.free)
     again = _alternate(near, evidence, rounds=rounds, steps=steps)
