@@ -19,11 +19,12 @@ import dpjoin as dj
 from audit import audited, tight_run
 from dpjoin.algorithms import capped
 from dpjoin.algorithms.capped import (
-    best_of_levels,
+    best_level,
     candidate_caps,
     cap_attributes,
     capped_shares,
     capped_tight,
+    measure_levels,
     measure_ranks,
     measure_sizes,
     most_by_rows,
@@ -369,7 +370,7 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     shares = capped_shares(BLUNT, schema)
     curator = Curator(engine, shares.accountant)
     ranks = measure_ranks(curator, shares.ranks)
-    best = best_of_levels(curator, workload, ranks, shares.size)
+    best = best_level(workload, measure_levels(curator, workload, ranks, shares.size), curator.rho_left)
     whole, kept = measure_sizes(best, shares.count)
     exact = engine.exact_join_size()
     assert whole.noisy == pytest.approx(exact, rel=0.25)
@@ -516,7 +517,8 @@ def test_joins_of_three_skewed_tables_are_not_far_too_small() -> None:
     for _ in range(11):
         shares = capped_shares(Budget(epsilon=1.0, delta=1e-6), schema)
         curator = Curator(engine, shares.accountant)
-        best = best_of_levels(curator, workload, measure_ranks(curator, shares.ranks), shares.size)
+        levels = measure_levels(curator, workload, measure_ranks(curator, shares.ranks), shares.size)
+        best = best_level(workload, levels, curator.rho_left)
         found.append(measure_sizes(best, shares.count)[0])
     exact = engine.exact_join_size()
     assert np.median([f.noisy for f in found]) == pytest.approx(exact, rel=0.12)

@@ -16,7 +16,6 @@ import pytest
 import dpjoin as dj
 from audit import Recorder, Replayer, Tape, attach, audited, overpaid, published, replay_violations
 from dpjoin.algorithms import hierarchical
-from dpjoin.algorithms.as_one import NoisyTotal, measure_total
 from dpjoin.algorithms.hierarchical import (
     MOST_PARTS,
     PartOfJoin,
@@ -27,6 +26,7 @@ from dpjoin.algorithms.hierarchical import (
     partition,
 )
 from dpjoin.algorithms.progress import silent
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine

@@ -19,12 +19,13 @@ import dpjoin as dj
 from audit import Recorder, Replayer, Run, Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import as_one, hybrid, per_table
 from dpjoin.algorithms.alone import kept_attributes
-from dpjoin.algorithms.as_one import NoisyTotal, domain_of
+from dpjoin.algorithms.as_one import domain_of
 from dpjoin.algorithms.hybrid import Cut, hybrid_tight
 from dpjoin.algorithms.parts import Prediction
 from dpjoin.algorithms.per_table import Size, likely_total, per_table_shares, per_table_tight, release_tables
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.shares import partition_shares, tight_shares
+from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.algorithms.two_table import Outcome, two_table_tight
 from dpjoin.algorithms.uniformize import common_attributes, everywhere
 from dpjoin.engine.brute import BruteEngine
@@ -671,9 +672,9 @@ def test_a_join_of_models_that_has_the_exact_size_is_caught(exact: bool, monkeyp
     """Noisy models, a charged look at the size, and then the true one in its place; the honest one is not flagged."""
     measured = per_table.size_under_caps
 
-    def true_size(curator: Curator, *more: Any) -> Size:
-        found = measured(curator, *more)
-        return replace(found, total=NoisyTotal(float(curator._engine.exact_join_size()), 1.0))
+    def true_size(workload: Any, ranks: Any, among: Any, *more: Any, **named: Any) -> Size:
+        found, whole = measured(workload, ranks, among, *more, **named), among[0].curator._root
+        return replace(found, total=NoisyTotal(float(whole._engine.exact_join_size()), 1.0))
 
     if exact:
         monkeypatch.setattr(per_table, "size_under_caps", true_size)
@@ -750,6 +751,19 @@ def test_the_size_leans_on_what_is_known(
     found = likely_total(Models(), Size(NoisyTotal(noisy, deviation), flattened))  # type: ignore[arg-type]
     assert between[0] <= found.noisy <= between[1]
     assert found.deviation <= (deviation if flattened is not None else 0.3 * noisy + deviation)
+
+
+def test_models_know_better_than_caps_that_lost_rows() -> None:
+    """Where next to nothing is pulled together: a join of models cannot be too large by far more than its bars."""
+
+    class Models:
+        total = 500.0
+        member_totals = np.array([480.0, 520.0])
+        told_apart, by_chance = 1.0, 200.0
+
+    for noisy, flattened, taken in ((300.0, 0.0, 500.0), (300.0, 50.0, 300.0), (900.0, 0.0, 900.0)):
+        found = likely_total(Models(), Size(NoisyTotal(noisy, 10.0), flattened))  # type: ignore[arg-type]
+        assert found.noisy == taken
 
 
 def test_the_size_needs_no_caps_where_bounds_are_declared() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import dpjoin as dj
 from audit import ledger_violations
-from dpjoin.algorithms.as_one import clique_importance
+from dpjoin.algorithms.cliques import clique_importance
 from dpjoin.algorithms.marginals import split
 from dpjoin.errors import SpecError
 from dpjoin.planning import plan
@@ -39,11 +39,10 @@ def rows_of(schema: dj.Schema, rows: int, seed: int) -> dict[str, pa.Table]:
     return {"t": pa.table(columns)}
 
 
-def spent_on(release: dj.Release, name: str) -> Fraction:
-    return sum(
-        (e.cost.rho for e in release.ledger.events if e.purpose == f"measure {name}"),  # type: ignore[union-attr]
-        Fraction(0),
-    )
+def precision_of(release: dj.Release, name: str) -> float:
+    """What a marginal was measured with, all looks together: one over the variance of its noise."""
+    drawn = [e.parameters for e in release.ledger.events if e.purpose == f"measure {name}"]
+    return sum(1 / float(p["variance"]) if "variance" in p else 1 / (2 * float(p["scale"]) ** 2) for p in drawn)
 
 
 @pytest.mark.parametrize(("columns", "values"), [(4, 6), (12, 10)])
@@ -57,7 +56,7 @@ def test_what_counts_more_gets_more(columns: int, values: int) -> None:
     before, after = (dj.release(schema, w, tables, BUDGET) for w in (plain, stressed))
     assert ledger_violations(after.ledger, BUDGET) == []
     assert after.ledger.rho == before.ledger.rho
-    assert spent_on(after, "x1 x x2") > 3 * spent_on(before, "x1 x x2")
+    assert precision_of(after, "x1 x x2") > 3 * precision_of(before, "x1 x x2")
 
 
 def test_the_important_marginal_is_more_accurate() -> None:

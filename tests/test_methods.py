@@ -11,9 +11,11 @@ import pytest
 
 import dpjoin as dj
 from audit import ledger_violations, numeric_gaussian_delta
+from dpjoin.algorithms.finish import AT_ONCE_SHARE, LAPLACE_SHARE
 from dpjoin.errors import SpecError
 from dpjoin.methods import chosen_method
 from dpjoin.planning import plan
+from dpjoin.privacy.budget import OPTION_SHARE
 from dpjoin.released import load
 from dpjoin.spec import METHODS, Spec
 
@@ -82,9 +84,12 @@ def test_a_method_from_plan_to_answers(method: str, name: str, profile: str, tmp
     else:
         # What is left of delta buys the rho that was spent, and hardly any more.
         assert made.ledger.composition == "Gaussian"
-        left = BUDGET.delta - float(made.ledger.delta)
-        assert numeric_gaussian_delta(float(made.ledger.rho), BUDGET.epsilon) <= left
-        assert numeric_gaussian_delta(float(made.ledger.rho) * 1.02, BUDGET.epsilon) > left
+        left, epsilon = BUDGET.delta - float(made.ledger.delta), BUDGET.epsilon - float(made.ledger.epsilon)
+        if made.ledger.epsilon:  # rho was exchanged for Laplace noise
+            left *= float(OPTION_SHARE)
+            assert made.ledger.epsilon / BUDGET.exact.epsilon in (AT_ONCE_SHARE, LAPLACE_SHARE)
+        assert numeric_gaussian_delta(float(made.ledger.rho), epsilon) <= left
+        assert numeric_gaussian_delta(float(made.ledger.rho) * 1.02, epsilon) > left
     again = load(made.save(tmp_path / "out"))
     assert np.array_equal(again.answer(), made.answer())
     assert np.array_equal(again.error(), made.error(), equal_nan=True)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpjoin.algorithms.as_one import NoisyTotal
 from dpjoin.algorithms.sizes import ALIGNMENTS, BEYOND, Left, likely_shares, likely_size
+from dpjoin.algorithms.totals import NoisyTotal
 
 NOTHING_LOST = Left(1.0, 1.0)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products
 from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.capped import capped_shares, capped_tight, check_capped
+from dpjoin.algorithms.chosen import holds_all
+from dpjoin.algorithms.cliques import wanted_cliques
+from dpjoin.algorithms.finish import with_options
 from dpjoin.algorithms.hierarchical import (
     check_hierarchical,
     hierarchical_paper,
@@ -17,6 +20,7 @@ from dpjoin.algorithms.hierarchical import (
 )
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import check_keyed, keyed_shares, keyed_tight
+from dpjoin.algorithms.once import laplace_pays
 from dpjoin.algorithms.path import check_path, path_shares, path_tight
 from dpjoin.algorithms.per_table import check_per_table, per_table_shares, per_table_tight
 from dpjoin.algorithms.progress import Progress
@@ -35,6 +39,33 @@ from dpjoin.workload import Workload
 Run = Callable[[Engine, Workload, Budget, Progress], tuple[Outcome, Curator]]
 
 
+# What noise a budget is spent on: public decisions, before anything is opened ----------------------------------------
+
+
+def spendable(budget: Budget, workload: Workload) -> Budget:
+    """The budget with the composition that buys most: only product queries may need choices. Public."""
+    return budget if varying_products(workload) else budget.without_choices()
+
+
+def at_once(budget: Budget, workload: Workload) -> Budget:
+    """The same for a join whose bound is public: Laplace noise alone where few marginals are asked for. Public."""
+    concentrated = spendable(budget, workload)
+    if not bound_is_public(workload.schema) or varying_products(workload) or not laplace_pays(concentrated, workload):
+        return concentrated
+    sizes = {a: workload.schema.attribute(a).size for a in workload.attributes}
+    if is_large(workload) and not holds_all(sizes, wanted_cliques(workload)):
+        return concentrated
+    return replace(budget, laplace=budget.exact.epsilon)
+
+
+def after_a_look(budget: Budget, workload: Workload) -> Budget:
+    """The same for methods that look first: with an option on Laplace noise. Public."""
+    return with_options(spendable(budget, workload), workload)
+
+
+# Methods ------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Method:
     """One way to release a join."""
@@ -44,13 +75,16 @@ class Method:
     """Refuses a join that the method cannot serve."""
     tight: Run
     paper: Run | None = None
+    spendable: Callable[[Budget, Workload], Budget] = spendable
+    """What the tight profile makes of a budget."""
 
     def run(
         self, profile: str, engine: Engine, workload: Workload, budget: Budget, progress: Progress
     ) -> tuple[Outcome, Curator]:
-        chosen = self.tight if profile == "tight" else self.paper
-        assert chosen is not None, "the profile was checked"
-        return chosen(engine, workload, budget, progress)
+        if profile == "tight":
+            return self.tight(engine, workload, self.spendable(budget, workload), progress)
+        assert self.paper is not None, "the profile was checked"
+        return self.paper(engine, workload, budget, progress)
 
 
 LARGE = ("single_table", "two_table", "multi_table", "capped", "per_table", "auto")
@@ -105,20 +139,18 @@ class _Shares(Protocol):
 S = TypeVar("S", bound=_Shares)
 
 
-def _tight(split: Callable[[Budget, Schema], S], run: Callable[[Curator, Workload, S, Progress], Outcome]) -> Run:
+def _tight(
+    split: Callable[[Budget, Schema], S],
+    run: Callable[[Curator, Workload, S, Progress], Outcome],
+) -> Run:
     """Split the budget, make a Curator that holds it, run."""
 
     def made(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-        shares = split(spendable(budget, workload), engine.schema)
+        shares = split(budget, engine.schema)
         curator = Curator(engine, shares.accountant)
         return run(curator, workload, shares, progress), curator
 
     return made
-
-
-def spendable(budget: Budget, workload: Workload) -> Budget:
-    """The budget with the composition that buys most: only product queries may need choices. Public."""
-    return budget if varying_products(workload) else budget.without_choices()
 
 
 def _paper(run: Callable[[Curator, Workload, Approximate, Progress], Outcome]) -> Run:
@@ -157,10 +189,10 @@ _AS_ONE = _tight(as_one_shares, two_table_tight), _paper(two_table_paper)
 _METHODS = {
     m.name: m
     for m in (
-        Method("single_table", lambda _: None, *_AS_ONE),
-        Method("auto", check_capped, _tight(auto_shares, auto_tight)),
-        Method("two_table", _check_two, *_AS_ONE),
-        Method("multi_table", _check_several, *_AS_ONE),
+        Method("single_table", lambda _: None, *_AS_ONE, spendable=at_once),
+        Method("auto", check_capped, _tight(auto_shares, auto_tight), spendable=after_a_look),
+        Method("two_table", _check_two, *_AS_ONE, spendable=at_once),
+        Method("multi_table", _check_several, *_AS_ONE, spendable=at_once),
         Method("uniformize", check_common, _tight(common_key_shares, uniformize_tight), _paper(uniformize_paper)),
         Method(
             "hierarchical",
@@ -169,9 +201,9 @@ _METHODS = {
             _paper(hierarchical_paper),
         ),
         Method("hybrid", check_hybrid, _tight(common_key_shares, hybrid_tight)),
-        Method("keyed", check_keyed, _tight(keyed_shares, keyed_tight)),
+        Method("keyed", check_keyed, _tight(keyed_shares, keyed_tight), spendable=after_a_look),
         Method("capped", check_capped, _tight(capped_shares, capped_tight)),
-        Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight)),
+        Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight), spendable=after_a_look),
         Method("path", _check_path, _tight(path_shares, path_tight)),
         Method("truncate", check_truncate, _tight(truncate_shares, truncate_tight)),
     )

@@ -8,20 +8,20 @@ from typing import Any
 
 from dpjoin.algorithms import chosen
 from dpjoin.algorithms.alone import kept_attributes
-from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products, wanted_cliques
+from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products
 from dpjoin.algorithms.auto import DEGREES_SHARE, AutoShares, auto_shares
 from dpjoin.algorithms.capped import (
-    RANKS_SHARE,
-    SIZES_SHARE,
     CappedShares,
     cap_attributes,
     capped_shares,
     fades_of,
     fading_price,
+    look_shares,
     price_for,
     public_bound_of,
 )
 from dpjoin.algorithms.chosen import ALL_CELLS, MOST_CLIQUE_CELLS, cells_limit, looked_at
+from dpjoin.algorithms.cliques import wanted_cliques
 from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.keyed import keyed_shares
 from dpjoin.algorithms.marginals import SINGLES_SHARE, pilot_share
@@ -37,9 +37,10 @@ from dpjoin.algorithms.truncate import truncate_shares
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
-from dpjoin.methods import as_one_shares, chosen_method, common_key_shares, spendable
+from dpjoin.methods import as_one_shares, chosen_method, common_key_shares
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
+from dpjoin.privacy.budget import Budget
 from dpjoin.privacy.fading import faded_bound
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, declared_limits, degree_caps, degree_factors, subsets
@@ -65,7 +66,7 @@ class Stage:
     name: str
     mechanism: str
     share: float
-    """Of rho (tight) or of epsilon (paper)."""
+    """Of rho (tight), or of epsilon (paper, and where all noise is Laplace)."""
     note: str
 
 
@@ -213,9 +214,10 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     """
     schema, workload = spec.schema, spec.workload
     check_feasible(schema, workload)
-    method = chosen_method(schema, spec.method, spec.profile, workload).name
+    chosen_one = chosen_method(schema, spec.method, spec.profile, workload)
+    method = chosen_one.name
     if spec.profile == "tight":
-        spec = replace(spec, budget=spendable(spec.budget, workload))
+        spec = replace(spec, budget=chosen_one.spendable(spec.budget, workload))
     kept = layout(workload, spec.profile, method)
     degrees = USUAL_DEGREES if degree is None else (degree,)
     if len(schema.tables) == 1:
@@ -256,7 +258,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         stages=stages,
         expected=expected,
         buckets=buckets,
-        notes=_notes(schema),
+        notes=(*_notes(schema), *_option(spec.budget)),
     )
 
 
@@ -284,8 +286,9 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
         looks: list[Stage] = []
         if tables.look is not None:
             note = "how many rows have which rank: where to cap"
-            looks.append(Stage("ranks", "discrete Gaussian", float(RANKS_SHARE), note))
-            looks.append(Stage("sizes under caps", "discrete Gaussian", float(SIZES_SHARE), "of the join"))
+            first, again, sizes = (float(part / whole) for part in look_shares(tables.accountant))
+            looks.append(Stage("ranks", "discrete Gaussian", first + again, note))
+            looks.append(Stage("sizes under caps", "discrete Gaussian", sizes, "of the join"))
         if tables.count is not None:
             looks.append(Stage("join size", "discrete Gaussian", float(tables.count.rho / whole), "unbiased"))
         left = 1 - sum(s.share for s in looks)
@@ -304,9 +307,9 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
             ("join size", keyed.count, "of light values, unbiased"),
         )
         whole = keyed.accountant.rho
-        first = [Stage(name, "discrete Gaussian", float(cost.rho / whole), note) for name, cost, note in told]
+        before = [Stage(name, "discrete Gaussian", float(cost.rho / whole), note) for name, cost, note in told]
         note = "of light values as one join, of heavy ones table by table; each has all of it"
-        return (*first, Stage("queries", "discrete Gaussian", 1 - sum(s.share for s in first), note))
+        return (*before, Stage("queries", "discrete Gaussian", 1 - sum(s.share for s in before), note))
     if method == "hybrid":
         shares = common_key_shares(spec.budget, spec.schema)
         gauge = float(shares.bound.rho / shares.accountant.rho) if shares.bound else 0.0
@@ -345,14 +348,16 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
 
 def _capped_stages(shares: AutoShares | CappedShares) -> tuple[Stage, ...]:
     whole = shares.accountant.rho
-    left = 1 - float(RANKS_SHARE + SIZES_SHARE) - float(shares.count.rho / whole)
+    first, again, sizes = (float(part / whole) for part in look_shares(shares.accountant))
+    ranks = first + again
+    left = 1 - ranks - sizes - float(shares.count.rho / whole)
     note = "where to cap" if isinstance(shares, CappedShares) else "which method promises least, and where to cap"
     queries = "of what the caps leave"
     if isinstance(shares, AutoShares) and shares.hybrid is not None:
         queries += f"; of heavy and light values if that promises less, after {float(DEGREES_SHARE):.0%} on degrees"
     return (
-        Stage("ranks", "discrete Gaussian", float(RANKS_SHARE), "how many rows have which rank: what degrees are like"),
-        Stage("sizes under caps", "discrete Gaussian", float(SIZES_SHARE), note),
+        Stage("ranks", "discrete Gaussian", ranks, "how many rows have which rank: what degrees are like"),
+        Stage("sizes under caps", "discrete Gaussian", sizes, note),
         Stage("join size", "discrete Gaussian", float(shares.count.rho / whole), "unbiased"),
         Stage("queries", "discrete Gaussian", left, queries),
     )
@@ -370,7 +375,7 @@ def _capped_expected(spec: Spec, shares: AutoShares | CappedShares, degree: int,
         full = math.prod(fade.full for fade in fades.values())
         bound, removed = faded_bound(spec.schema, declared_limits(spec.schema), fades) / full, 1
         lengthened = 1.0
-    left = float(shares.accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) - shares.count.rho)
+    left = float(shares.accountant.rho - sum(look_shares(shares.accountant)) - shares.count.rho)
     count = 1.6449 * bound * removed / math.sqrt(2 * float(shares.count.rho))
     cell = 1.6449 * bound * lengthened * math.sqrt(max(1, _measured(spec.workload)) / (2 * left))
     return Expected(degree, math.ceil(bound), count, cell, cell / join_size if join_size else None)
@@ -412,6 +417,17 @@ def _notes(schema: Schema) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _option(budget: Budget) -> list[str]:
+    """What may happen after a look, where few marginals are asked for."""
+    if not budget.options:
+        return []
+    most, least = (float(some(budget.options) / budget.exact.epsilon) for some in (max, min))
+    return [
+        f"Where tables by themselves promise least, what is left after the look is exchanged for Laplace noise with "
+        f"{least:.0%} of epsilon ({most:.0%} if ranks alone settle it): less noise for so few marginals."
+    ]
+
+
 def describe_bounds(schema: Schema) -> list[str]:
     """Each declared degree bound in words, and whether it is assumed or enforced."""
     told = []
@@ -424,6 +440,12 @@ def describe_bounds(schema: Schema) -> list[str]:
 
 
 def _tight_stages(shares: TightShares, workload: Workload) -> tuple[Stage, ...]:
+    if whole := shares.accountant.laplace:
+        count = float(shares.count.epsilon / whole)
+        return (
+            Stage("join size", "discrete Laplace", count, "unbiased"),
+            Stage("queries", "discrete Laplace", 1 - count, "few marginals, each once; no delta is needed"),
+        )
     whole = shares.accountant.rho
     stages = []
     if shares.bound is not None and shares.half_width is not None:
@@ -515,6 +537,11 @@ def _expected_sensitivity(schema: Schema, shares: TightShares, degree: int) -> i
 def _tight_expected(spec: Spec, shares: TightShares, degree: int, join_size: int | None) -> Expected:
     """Half-widths before the fit; the fit makes the cells' usually two to four times smaller."""
     sensitivity = _expected_sensitivity(spec.schema, shares, degree)
+    if whole := shares.accountant.laplace:
+        scale = math.log(10) * sensitivity
+        count = scale * max(1, churn(spec.schema)) / float(shares.count.epsilon)
+        cell = scale * (1 + churn(spec.schema)) * max(1, _measured(spec.workload)) / float(whole - shares.count.epsilon)
+        return Expected(degree, sensitivity, count, cell, cell / join_size if join_size else None)
     quantile = 1.6449 * max(1, churn(spec.schema))
     count = quantile * sensitivity / math.sqrt(2 * float(shares.count.rho))
     cell = quantile * sensitivity * math.sqrt(max(1, _measured(spec.workload)) / (2 * float(shares.queries)))

@@ -119,8 +119,11 @@ def show_plan(plan: Plan) -> None:
             row = [f"{e.degree:,}", f"{e.sensitivity:,}", number(e.count), number(e.cell)]
             table.add_row(*row, *([f"{100 * e.share_of_join:.2g} %"] if e.share_of_join is not None else []))
         out.print(table)
+        # Laplace noise is for few marginals, which leave a fit little to add.
+        few = all(s.mechanism == "discrete Laplace" for s in plan.stages)
+        better = "" if few else "; the fit usually makes counts two to four times better"
         note = (
-            "Expected noise, 90 % half-widths, before fitting; the fit usually makes counts two to four times better. "
+            f"Expected noise, 90 % half-widths, before fitting{better}. "
             "The largest degree (how many rows of one table share one join value) is private: look up the row that "
             "resembles your data."
         )

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
-from dpjoin.algorithms.as_one import measure_join, measure_total
+from dpjoin.algorithms.as_one import measure_join
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.weighed import measure_weighed
 from dpjoin.errors import SpecError
 from dpjoin.model.model import Model, clique_scopes
 from dpjoin.model.terms import FloatArray
+from dpjoin.privacy.budget import Concentrated, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
@@ -64,10 +67,12 @@ def measure_alone(
     listed: bool,
     progress: Progress,
     noisy_degrees: Mapping[str, FloatArray] | None = None,
+    by_rank: Mapping[str, FloatArray] | None = None,
 ) -> tuple[Model, ...]:
     """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each.
 
-    With `noisy_degrees` of the listed values, sums that are weighed by them are measured too.
+    With `noisy_degrees` of the listed values, sums that are weighed by them are measured too. `by_rank` tells about how
+    many rows values of a table's join attributes have, the most first.
     """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
@@ -78,7 +83,8 @@ def measure_alone(
         links = [] if listed else links_of(workload.schema, table)
         bound = curator.public_bound()
         assert bound is not None, "a table alone has sensitivity one"
-        total = measure_total(curator, bound, round_down(curator.rho_left * COUNT_SHARE))
+        looks = [measure_total(curator, bound, cost) for cost in _for_size(curator)]
+        total = reduce(NoisyTotal.combined, looks)
         if links:
             scopes = _with_rows(schema, asked, key, links, total.noisy)
         groups = tuple(
@@ -98,9 +104,26 @@ def measure_alone(
             if links:
                 also = [s for s in _parts_of(schema, asked, key)[0] if s not in scopes]
                 also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
-            model, _ = measure_join(curator, own, bound, total, say, also=also, implied=implied, seed=seed)
+            own_key = schema.in_order(set(key) & {a.name for a in schema.attributes})
+            rows = (own_key, by_rank[table]) if by_rank is not None and table in by_rank else None
+            model, _ = measure_join(
+                curator, own, bound, total, say, also=also, implied=implied, by_value=rows, seed=seed
+            )
             models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if links else model)
     return tuple(models)
+
+
+def _for_size(curator: Curator) -> list[Concentrated]:
+    """Of what a table has left, what goes to its number of rows.
+
+    Where the rest is Laplace noise that is all of rho, and some of that noise if there is little rho.
+    """
+    rho = curator.rho_left
+    if not curator.laplace_left:
+        return [Concentrated(round_down(rho * COUNT_SHARE))]
+    laplace = laplace_cost(round_down(curator.laplace_left * COUNT_SHARE))
+    enough = 4 * rho > laplace.epsilon**2
+    return [*([Concentrated(rho)] if rho else []), *([] if enough else [laplace])]
 
 
 def _parts_of(schema: Schema, scopes: Sequence[Scope], key: Sequence[str]) -> tuple[list[Scope], list[Scope]]:

@@ -4,46 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
-from dpjoin.algorithms.chosen import measure_chosen
+from dpjoin.algorithms.chosen import measure_all_once, measure_chosen
+from dpjoin.algorithms.cliques import clique_groups, clique_importance, wanted_cliques, with_singles
 from dpjoin.algorithms.marginals import Fitted, measure_marginals
+from dpjoin.algorithms.once import Spread, laplace_unit, measure_once, once_shares, total_of
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.rounds import measure_products, prospect, run_rounds
 from dpjoin.algorithms.shares import round_down
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.model.factored import FactoredModel
-from dpjoin.model.fit import Evidence, start
+from dpjoin.model.fit import Evidence, learn, start
 from dpjoin.model.model import Model, clique_scopes, plausible
-from dpjoin.model.terms import BoolArray, Domain, Terms
-from dpjoin.privacy.budget import Concentrated
+from dpjoin.model.terms import BoolArray, Domain, FloatArray, Terms
+from dpjoin.privacy.budget import Concentrated, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.sensitivity import weight_ranges
-from dpjoin.schema import Schema
-from dpjoin.workload import CELLS, Group, Kronecker, Products, Workload, kronecker
-
-
-@dataclass(frozen=True)
-class NoisyTotal:
-    """A noisy join size, and how far off it typically is."""
-
-    noisy: float
-    deviation: float
-
-    @property
-    def whole(self) -> int:
-        return max(1, round(self.noisy))
-
-    def combined(self, other: NoisyTotal) -> NoisyTotal:
-        """Both by precision."""
-        ours, theirs = self.deviation**-2, other.deviation**-2
-        return NoisyTotal((self.noisy * ours + other.noisy * theirs) / (ours + theirs), (ours + theirs) ** -0.5)
-
-
-def measure_total(curator: Curator, bound: Bound, rho: Fraction) -> NoisyTotal:
-    """The join size, by the discrete Gaussian."""
-    noisy, unit = curator.join_size(bound, Concentrated(rho)), float(curator.unit)
-    return NoisyTotal(noisy * unit, unit * math.sqrt(float(curator.ledger.events[-1].parameters["variance"])))
+from dpjoin.workload import Products, Workload
 
 
 def varying_products(workload: Workload) -> tuple[Products, ...]:
@@ -67,11 +45,6 @@ def is_large(workload: Workload) -> bool:
     return workload.cells > DENSE_CELLS
 
 
-def wanted_cliques(workload: Workload) -> list[tuple[str, ...]]:
-    """The marginals that a factored model is made of, one-way ones first."""
-    return with_singles(clique_scopes(workload.groups))
-
-
 def measure_join(
     curator: Curator,
     workload: Workload,
@@ -82,13 +55,15 @@ def measure_join(
     support: BoolArray | None = None,
     also: Sequence[tuple[str, ...]] = (),
     implied: Sequence[tuple[str, ...]] = (),
+    by_value: tuple[tuple[str, ...], FloatArray] | None = None,
     seed: int = 0,
 ) -> tuple[Model, str]:
     """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words.
 
     Beside the marginals asked for, and the one-way marginals in them, `also` these are measured, parts of others: what
     shows in many cells together, noise drowns in each of them. `implied` ones are parts of others, too: the model has
-    terms for them, and they are measured only where that pays.
+    terms for them, and they are measured only where that pays. `by_value` tells about how many rows the values of a key
+    have, the most first.
     """
     if is_large(workload):
         return _measure_large(curator, workload, bound, total, progress, seed=seed)
@@ -106,13 +81,26 @@ def measure_join(
     terms = Terms(domain, tuple(cliques), support=support)
     groups = clique_groups(workload.schema, cliques)
 
-    floor = 0.0
+    floor, strategy = 0.0, ""
+    once = bool(cliques) and curator.laplace_left > 0
     part = rho if not products else round_down(rho / 2) if cliques else Fraction(0)
     fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
-    if cliques:
-        importance = clique_importance(workload, cliques)
+    importance = clique_importance(workload, cliques)
+    if once:
+        cells, unit = {c: workload.schema.cells(c) for c in cliques}, laplace_unit(curator, bound)
+        key, rows = by_value if by_value is not None else ((), None)
+        by_rank = None if rows is None or not rows.any() else rows / unit
+        spread = Spread(total.whole / unit, key, by_rank, workload.schema.cells(key))
+        shares, _ = once_shares(cliques, importance, cells, spread)
+        evidence = measure_once(curator, groups, terms.slices, shares, bound, progress)
+        total = total_of(evidence, terms.slices, total)
+        noisy_total = total.whole
+        fitted = Fitted(learn(start(terms, float(noisy_total)), evidence), evidence)
+        measured = sum(share > 0 for share in shares)
+        strategy = f"{'a marginal' if measured == 1 else f'{measured} marginals'} once, with Laplace noise"
+    elif cliques:
         fitted = measure_marginals(curator, groups, fitted, importance, bound, part, progress, skipped=implied)
-    strategy = f"{len(groups)} marginals, pilot then by expected gain" if cliques else ""
+        strategy = f"{len(groups)} marginals, pilot then by expected gain"
     if products and ways is not None:
         if ways.best == "measure all":
             fitted = measure_products(curator, products, fitted, bound, rho - part, progress)
@@ -122,7 +110,8 @@ def measure_join(
             strategy += f"{', ' if strategy else ''}{ways.count} adaptive rounds of product queries"
     elif not cliques:
         # Only the join size is asked for: what is left goes into a second look at it.
-        total = total.combined(measure_total(curator, bound, rho))
+        left = laplace_cost(curator.laplace_left) if curator.laplace_left else Concentrated(rho)
+        total = total.combined(measure_total(curator, bound, left))
         noisy_total = total.whole
         fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
         strategy = "the join size alone"
@@ -147,13 +136,16 @@ def _measure_large(
     curator: Curator, workload: Workload, bound: Bound, total: NoisyTotal, progress: Progress, *, seed: int
 ) -> tuple[FactoredModel, str]:
     """The same on a domain too large to write down: `check_feasible` has seen that there are marginals only."""
-    noisy_total = float(total.whole)
     cliques = wanted_cliques(workload)
     groups = dict(zip(cliques, clique_groups(workload.schema, cliques), strict=True))
     domain = domain_of(workload)
     sizes = {a: domain.sizes[a] for a in workload.attributes}
     importance = dict(zip(cliques, clique_importance(workload, cliques), strict=True))
-    chosen = measure_chosen(curator, groups, sizes, importance, bound, curator.rho_left, noisy_total, progress)
+    if curator.laplace_left:
+        chosen, total = measure_all_once(curator, groups, sizes, importance, bound, total, progress)
+    else:
+        rho = curator.rho_left
+        chosen = measure_chosen(curator, groups, sizes, importance, bound, rho, float(total.whole), progress)
     progress("error bars", 0, 1)
     members = plausible(chosen.fit, chosen.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)
@@ -161,7 +153,7 @@ def _measure_large(
     seen = [*tree.cliques, *(m.scope for m in chosen.misfits)]
     model = FactoredModel(
         domain,
-        noisy_total,
+        float(total.whole),
         potentials=chosen.fit.potentials,
         members=members,
         known=tuple(frozenset(s) for s in seen),
@@ -176,33 +168,3 @@ def noise_of(evidence: Evidence, where: slice) -> float:
     """The standard deviation of a clique's cells as they were measured; infinite if they were not."""
     precision = float(evidence.precision[where.start])
     return precision**-0.5 if precision else math.inf
-
-
-def clique_importance(workload: Workload, cliques: Sequence[tuple[str, ...]]) -> list[float]:
-    """How much each clique's errors count: as the most important group that it answers and no smaller one does."""
-    found = []
-    for clique in cliques:
-        smaller = [set(c) for c in cliques if set(c) < set(clique)]
-        own = [
-            workload.importance_of(g)
-            for g in workload.groups
-            if set(g.scope) <= set(clique) and not any(set(g.scope) <= c for c in smaller)
-        ]
-        found.append(max(own, default=1.0))
-    return found
-
-
-def clique_groups(schema: Schema, cliques: Sequence[tuple[str, ...]]) -> list[Group]:
-    """Each clique as the marginal that is measured."""
-    groups: list[Group] = []
-    for clique in cliques:
-        group: Kronecker = kronecker(schema, dict.fromkeys(clique, CELLS))
-        assert group.scope == clique, "cliques are in the order of the schema"
-        groups.append(group)
-    return groups
-
-
-def with_singles(cliques: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Add the one-way marginals of every attribute that is in a wider one."""
-    singles = dict.fromkeys((a,) for c in cliques if len(c) > 1 for a in c)
-    return [*singles, *(c for c in cliques if c not in singles)]

@@ -6,32 +6,37 @@ error of every method that can serve is worked out, and the one that promises le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpjoin.algorithms.as_one import is_large, measure_join, measure_total
+from dpjoin.algorithms.as_one import is_large, measure_join
 from dpjoin.algorithms.capped import (
     ALIGNED,
     RANKS_SHARE,
     SIZES_SHARE,
     Candidate,
-    best_of_levels,
+    Levels,
+    best_level,
     capped_shares,
+    measure_levels,
     measure_ranks,
     predicted_noise,
     release_candidate,
-    whole_size,
+    split_capped,
 )
+from dpjoin.algorithms.finish import Finish, exchanged, finishes, laplace_finish
 from dpjoin.algorithms.forecast import common_degrees, hybrid_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
-from dpjoin.algorithms.keyed import KeyedShares, best_choice, check_keyed, release_keyed, split_keyed
+from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
 from dpjoin.algorithms.meetings import by_chance, meetings_of, per_table_error
 from dpjoin.algorithms.parts import fitted_noise, size_noise
-from dpjoin.algorithms.per_table import check_per_table, release_tables, size_under_caps
+from dpjoin.algorithms.per_table import check_per_table, clear_error, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import aligned_size
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
+from dpjoin.algorithms.totals import measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
@@ -53,6 +58,12 @@ everywhere."""
 CAPPED_GAIN = 1.2
 """Likewise, against `keyed`: hot values that caps cut are the largest errors."""
 
+PER_TABLE_GAIN = 1.15
+"""Likewise for `per_table` against `keyed`, under Laplace noise: values that it drowns are among its largest errors."""
+
+CLEAR_GAIN = 1.3
+"""Where all values are clear, the forecast of `per_table` is too high: by so much it may promise more than `keyed`."""
+
 SHOWS, NO_SHAPE = 2.0, 0.3
 """By how many deviations a join must show under caps for `capped` to learn its shape, and the error, as a share of the
 size, where it does not."""
@@ -69,6 +80,8 @@ class AutoShares:
     hybrid: PartitionShares | None
     """None where the hybrid cannot serve."""
     keyed: KeyedShares
+    first: Concentrated | None = None
+    """See `CappedShares`."""
 
 
 def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
@@ -76,10 +89,10 @@ def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     if not _serves(check_hybrid, schema):
         capped = capped_shares(budget, schema)
         keyed = split_keyed(capped.accountant, RANKS_SHARE + SIZES_SHARE)
-        return AutoShares(capped.accountant, capped.ranks, capped.size, capped.count, None, keyed)
+        return AutoShares(capped.accountant, capped.ranks, capped.size, capped.count, None, keyed, capped.first)
     aside = budget.exact.delta * ASIDE
     accountant = ConcentratedAccountant(budget, truncation_delta=aside)
-    look = capped_shares(budget, schema)
+    look = split_capped(accountant, schema)
     several = len(schema.tables) > 2
 
     def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
@@ -92,32 +105,55 @@ def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     count = Concentrated(round_down(left * COUNT_SHARE))
     hybrid = PartitionShares(accountant, degrees, width, gauge, gauge_width, count)
     keyed = split_keyed(accountant, RANKS_SHARE + SIZES_SHARE)
-    return AutoShares(accountant, look.ranks, look.size, count, hybrid, keyed)
+    return AutoShares(accountant, look.ranks, look.size, count, hybrid, keyed, look.first)
 
 
 def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:
     """Look, decide, release. Spends all of rho, whatever is chosen."""
     progress("caps", 0, 2)
-    ranks = measure_ranks(curator, shares.ranks)
+    ranks: list[NoisyRanks] = []
+    if shares.first is not None:
+        ranks = measure_ranks(curator, shares.first)
+        error = _clear_error(curator, workload, shares, ranks)
+        if error is not None:
+            curator.exchange()
+            outcome = release_tables(curator, workload, None, progress, ranks)
+            return replace(outcome, method="per_table", predicted={"per_table": float(f"{error:.3g}")})
+    ranks = measure_ranks(curator, shares.ranks, before=ranks)
     progress("caps", 1, 2)
-    best = best_of_levels(curator, workload, ranks, shares.size)
+    levels = measure_levels(curator, workload, ranks, shares.size)
     progress("caps", 2, 2)
-    predicted = predicted_errors(curator, workload, shares, ranks, best)
-    method = min(predicted, key=predicted.__getitem__)
+    ways = [predicted_errors(curator, workload, shares, ranks, levels, f) for f in finishes(curator, workload)]
+    way = min(ways, key=lambda w: min(w.errors.values(), default=math.inf))
+    method, finish = min(way.errors, key=way.errors.__getitem__), way.finish
     if method == "hybrid":
         assert shares.hybrid is not None
         outcome = hybrid_tight(curator, workload, shares.hybrid, progress)
     elif method == "keyed":
         own = [r for r in ranks if r.question.by == common_attributes(curator.schema)]
-        outcome = release_keyed(curator, workload, shares.keyed, own, progress)
+        outcome = release_keyed(curator, workload, shares.keyed, own, finish, progress)
     elif method == "per_table":
-        size = size_under_caps(curator, workload, ranks, best, shares.count)
-        outcome = release_tables(curator, workload, size, progress)
+        count = exchanged(curator, finish, shares.count)
+        size = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
+        outcome = release_tables(curator, workload, size, progress, ranks)
     elif method == _declared(curator.schema):
-        outcome = _as_declared(curator, workload, shares.count, progress)
+        outcome = _as_declared(curator, workload, exchanged(curator, finish, shares.count), progress)
     else:
-        outcome = release_candidate(best, workload, shares.count, progress)
+        outcome = release_candidate(way.best, workload, shares.count, progress)
+    predicted = {name: min(w.errors.get(name, math.inf) for w in ways) for w in ways for name in w.errors}
     return replace(outcome, method=method, predicted={name: float(f"{e:.3g}") for name, e in predicted.items()})
+
+
+def _clear_error(curator: Curator, workload: Workload, shares: AutoShares, ranks: list[NoisyRanks]) -> float | None:
+    """What `per_table` promises after ranks alone, where that settles it; None where it takes a closer look."""
+    if not _serves(lambda s: check_per_table(s, workload), curator.schema):
+        return None
+    error = clear_error(curator, workload, ranks)
+    degrees = common_degrees(curator.schema, ranks)
+    if error is None or not degrees or not _serves(check_keyed, curator.schema):
+        return error
+    late = laplace_finish(workload, min(o.epsilon for o in curator.options))
+    return error if error < CLEAR_GAIN * keyed_choice(workload, degrees, shares.keyed, late).error else None
 
 
 def _declared(schema: Schema) -> str:
@@ -130,46 +166,66 @@ def _as_declared(curator: Curator, workload: Workload, count: Concentrated, prog
     bound = curator.public_bound()
     assert bound is not None, "declared bounds were seen to serve"
     with one_blas_thread():
-        total = measure_total(curator, bound, count.rho)
+        total = measure_total(curator, bound, count)
         model, strategy = measure_join(curator, workload, bound, total, progress)
     return Outcome(model, bound.value, round(model.total), strategy)
 
 
+@dataclass(frozen=True, eq=False)
+class Way:
+    """What to expect of each method, in join results, if the budget is finished so; and the best caps then."""
+
+    finish: Finish
+    best: Candidate
+    errors: Mapping[str, float]
+
+
 def predicted_errors(
-    curator: Curator, workload: Workload, shares: AutoShares, ranks: list[NoisyRanks], best: Candidate
-) -> dict[str, float]:
-    """The error that each method promises, in join results: a function of noisy numbers alone."""
+    curator: Curator,
+    workload: Workload,
+    shares: AutoShares,
+    ranks: list[NoisyRanks],
+    levels: Levels,
+    finish: Finish,
+) -> Way:
+    """The error that each method promises: a function of noisy numbers alone."""
+    best = best_level(workload, levels, finish.pushed)
     schema, predicted = curator.schema, {"capped": best.error}
     if (declared := curator.public_bound()) is not None:
-        size, rho = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left
+        size, rho = max(1.0, best.total.noisy + best.lost.noisy), finish.whole
         noise = fitted_noise(workload, bound=declared.value, size=size, rho=rho)
         predicted[_declared(schema)] = noise + size_noise(declared.value, rho)
     # What several models add up to must be written down; a join of models need not.
-    rho, degrees = curator.rho_left, {} if is_large(workload) else common_degrees(schema, ranks)
-    if degrees and shares.hybrid is not None:
-        left = rho - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
+    degrees = {} if is_large(workload) else common_degrees(schema, ranks)
+    if degrees and shares.hybrid is not None and not finish.laplace:  # its degrees cost more rho than that leaves
+        left = curator.rho_left - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
         aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
         width = shares.hybrid.degrees_width
         error = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
         predicted["hybrid"] = HYBRID_GAIN * error
     if degrees and _serves(check_keyed, schema):
-        chosen = best_choice(workload, degrees, degrees_cost=shares.keyed.degrees, rho=rho - shares.keyed.degrees.rho)
+        chosen = keyed_choice(workload, degrees, shares.keyed, finish)
         if chosen.heavy:  # else it would be `capped` with less to spend
             predicted["keyed"] = chosen.error
             predicted["capped"] *= CAPPED_GAIN
     if _serves(lambda s: check_per_table(s, workload), schema):
-        whole = whole_size(best.among)
+        whole = levels.whole
         size = max(1.0, whole.noisy)
         meetings = meetings_of(schema, ranks, size)
         if whole.noisy < SHOWS * whole.deviation:
             # It may be far smaller than it seems under caps, and has no shape there.
             least = min(whole.deviation, by_chance(schema, meetings)) if meetings else 1.0
             size = max(1.0, least, whole.noisy - whole.deviation)
-            error = max(NO_SHAPE * size, predicted_noise(workload, best, rho, size=size))
+            error = max(NO_SHAPE * size, predicted_noise(workload, best, finish.pushed, size=size))
             predicted["capped"] = max(predicted["capped"], error)
         if meetings:
-            predicted["per_table"] = per_table_error(workload, meetings, size=size, rho=rho)
-    return predicted
+            predicted["per_table"] = per_table_error(workload, meetings, size=size, rho=finish.alone)
+            if finish.laplace and "keyed" in predicted:
+                predicted["per_table"] *= PER_TABLE_GAIN
+    if finish.laplace:
+        # Where rows are capped, Laplace noise grows by √2 more, and what is left of rho tells too little of the size.
+        del predicted["capped"]
+    return Way(finish, best, predicted)
 
 
 def _serves(check: Callable[[Schema], None], schema: Schema) -> bool:

@@ -21,12 +21,13 @@ from itertools import combinations, product
 import numpy as np
 
 from dpjoin.algorithms import fading
-from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total, varying_products
+from dpjoin.algorithms.as_one import measure_join, varying_products
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.ranks import EDGES, aligned_size, chance_size, degree_sequence, rows_beyond
+from dpjoin.algorithms.ranks import EDGES, aligned_size, both_looks, chance_size, degree_sequence, rows_beyond
 from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
 from dpjoin.algorithms.sizes import LEAST_KEPT, Left, likely_shares, likely_size
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.model import Model
@@ -44,6 +45,8 @@ RANKS_SHARE = Fraction(4, 100)
 """Of rho, for the ranks of all tables: a count of rows is then off by about 23 at (1, 1e-6)."""
 SIZES_SHARE = Fraction(5, 100)
 """Of rho, for the join sizes that the candidates leave."""
+RANKS_OF_LOOK, SIZES_OF_LOOK = Fraction(30, 100), Fraction(40, 100)
+"""The same of what may be spent before an exchange for Laplace noise. The rest is for the join size afterwards."""
 LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
 LOST = 0.25
@@ -127,15 +130,31 @@ class CappedShares:
     size: Concentrated
     """Of one candidate."""
     count: Concentrated
+    first: Concentrated | None = None
+    """Of one question, for a look at ranks before that one, after which an exchange for Laplace noise is due."""
 
 
 def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
-    accountant = ConcentratedAccountant(budget)
+    return split_capped(ConcentratedAccountant(budget), schema)
+
+
+def split_capped(accountant: ConcentratedAccountant, schema: Schema) -> CappedShares:
     questions = max((len(sets) for sets in cap_attributes(schema).values()), default=1)
-    ranks = Concentrated(round_down(accountant.rho * RANKS_SHARE / questions))
-    size = Concentrated(round_down(accountant.rho * SIZES_SHARE / (2 + len(LEVELS))))
+    of_first, of_ranks, of_sizes = look_shares(accountant)
+    first = Concentrated(round_down(of_first / questions)) if of_first else None
+    ranks = Concentrated(round_down(of_ranks / questions))
+    size = Concentrated(round_down(of_sizes / (2 + len(LEVELS))))
     count = Concentrated(round_down(accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) * COUNT_SHARE))
-    return CappedShares(accountant, ranks, size, count)
+    return CappedShares(accountant, ranks, size, count, first)
+
+
+def look_shares(accountant: ConcentratedAccountant) -> tuple[Fraction, Fraction, Fraction]:
+    """What a first look at ranks, a second and one at sizes may cost: little enough for an exchange after each."""
+    if not accountant.options:
+        return Fraction(0), accountant.rho * RANKS_SHARE, accountant.rho * SIZES_SHARE
+    early, late = (min(accountant.options, key=lambda o: sign * o.epsilon).rho for sign in (-1, 1))
+    ranks = max(late * RANKS_OF_LOOK - early, late * RANKS_OF_LOOK / 4)
+    return early, ranks, late * SIZES_OF_LOOK
 
 
 ALL, NOTHING = Left(1.0, 1.0), NoisyTotal(0.0, 1.0)
@@ -167,19 +186,22 @@ def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, pro
     progress("caps", 0, 2)
     ranks = measure_ranks(curator, shares.ranks)
     progress("caps", 1, 2)
-    best = best_of_levels(curator, workload, ranks, shares.size)
+    levels = measure_levels(curator, workload, ranks, shares.size)
     progress("caps", 2, 2)
+    best = best_level(workload, levels, curator.rho_left)
     return release_candidate(best, workload, shares.count, progress)
 
 
-def measure_ranks(curator: Curator, cost: Concentrated) -> list[NoisyRanks]:
-    """The ranks of each table by the attributes that it may be capped by."""
+def measure_ranks(curator: Curator, cost: Concentrated, *, before: Sequence[NoisyRanks] = ()) -> list[NoisyRanks]:
+    """The ranks of each table by the attributes that it may be capped by; with what a look before this one told."""
+    stage = "ranks again" if before else "ranks"
     questions = [
-        Question(name=f"ranks of {table} by {', '.join(by)}", rules={table: {}}, by=by)
+        Question(name=f"{stage} of {table} by {', '.join(by)}", rules={table: {}}, by=by)
         for table, sets in cap_attributes(curator.schema).items()
         for by in sets
     ]
-    return curator.noisy_ranks("ranks", questions, EDGES, cost)
+    found = curator.noisy_ranks(stage, questions, EDGES, cost)
+    return [both_looks(first, second) for first, second in zip(before, found, strict=True)] if before else found
 
 
 def fading_price(workload: Workload) -> float | None:
@@ -213,7 +235,7 @@ def measure_candidates(
         child = curator.capped(_bounds(caps)) if own is None else curator.faded(fades_of(caps, own))
         bound = child.public_bound()
         assert bound is not None, "caps were chosen so that the bound is public"
-        found.append(Candidate(caps, child, bound, measure_total(child, bound, cost.rho), own))
+        found.append(Candidate(caps, child, bound, measure_total(child, bound, cost), own))
     return found
 
 
@@ -292,8 +314,20 @@ def best_candidate(
     return min(found, key=lambda c: c.error)
 
 
-def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], cost: Concentrated) -> Candidate:
-    """Measure the candidates that ranks suggest, and take the best."""
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Candidates that ranks suggest, and what is known of the join."""
+
+    candidates: tuple[Candidate, ...]
+    promised: tuple[float, ...]
+    """How many join results each one's caps lose, as far as is known without their sizes."""
+    unseen: float
+    """How many the most generous ones may lose."""
+    whole: NoisyTotal
+
+
+def measure_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], cost: Concentrated) -> Levels:
+    """The join sizes that candidate caps leave, each at this cost."""
     price = fading_price(workload)
     candidates = measure_candidates(curator, candidate_caps(curator.schema, ranks), cost, price)
     candidates = [replace(c, left=left_under(curator.schema, ranks, c.caps, c.price)) for c in candidates]
@@ -302,15 +336,16 @@ def best_of_levels(curator: Curator, workload: Workload, ranks: Sequence[NoisyRa
     candidates = [replace(c, share=share, most=most) for c, share in zip(candidates, shares, strict=True)]
     whole = whole_size(candidates)
     size = max(1.0, whole.noisy)
+    promised = tuple(size * share for share in shares)
+    return Levels(tuple(candidates), promised, size * unseen_share(ranks), whole)
+
+
+def best_level(workload: Workload, levels: Levels, rho: Fraction) -> Candidate:
+    """The best of the candidates, if what follows has noise as of this rho."""
     best = best_candidate(
-        workload,
-        candidates,
-        curator.rho_left,
-        promised=[size * share for share in shares],
-        unseen=size * unseen_share(ranks),
-        whole=whole,
+        workload, levels.candidates, rho, promised=levels.promised, unseen=levels.unseen, whole=levels.whole
     )
-    return replace(best, among=tuple(candidates))
+    return replace(best, among=levels.candidates)
 
 
 def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> Left:
@@ -427,7 +462,7 @@ def most_telling(among: Sequence[Candidate], rho: Fraction) -> Candidate:
 
 
 def _looked_again(among: Sequence[Candidate], which: Candidate, rho: Fraction) -> tuple[Candidate, ...]:
-    seen = measure_total(which.curator, which.bound, rho)
+    seen = measure_total(which.curator, which.bound, Concentrated(rho))
     return tuple(replace(c, total=c.total.combined(seen)) if c.curator is which.curator else c for c in among)
 
 

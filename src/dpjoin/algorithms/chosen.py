@@ -15,8 +15,10 @@ from fractions import Fraction
 import numpy as np
 
 from dpjoin.algorithms.marginals import PIECES, allocate, split
+from dpjoin.algorithms.once import Spread, laplace_unit, measure_once, once_shares, total_of
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import results_of, round_down
+from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.model.factored import FactoredFit, Misfit, cell_errors, start
 from dpjoin.model.fit import Evidence, learn, maximise
 from dpjoin.model.junction import JunctionTree, Scope
@@ -133,6 +135,34 @@ def measure_chosen(
     held = set(fit.tree.cliques)
     misfits = misfits_of(fit, {c: looks[c] for c in wide if c not in held})
     return Chosen(fit, evidence, misfits, _words(len(single), len(wanted), len(wide), len(wide) - len(misfits)))
+
+
+def holds_all(sizes: Mapping[str, int], cliques: Sequence[Scope]) -> bool:
+    """Whether a model of all these marginals stays small: a public fact."""
+    wide = sum(len(c) > 1 for c in cliques)
+    return wide <= MOST_LOOKS and tree_of(sizes, cliques).cells <= ALL_CELLS
+
+
+def measure_all_once(
+    curator: Curator,
+    groups: Mapping[Scope, Group],
+    sizes: Mapping[str, int],
+    importance: Mapping[Scope, float],
+    bound: Bound,
+    total: NoisyTotal,
+    progress: Progress,
+) -> tuple[Chosen, NoisyTotal]:
+    """Spend all epsilon that is left for Laplace noise on a model of all marginals, which was seen to stay small."""
+    tree = tree_of(sizes, groups)
+    cells = {c: curator.schema.cells(c) for c in tree.cliques}
+    spread = Spread(total.whole / laplace_unit(curator, bound))
+    shares, _ = once_shares(tree.cliques, [importance[c] for c in tree.cliques], cells, spread)
+    asked = [groups[c] for c in tree.cliques]
+    evidence = measure_once(curator, asked, tree.slices, shares, bound, progress)
+    total = total_of(evidence, tree.slices, total)
+    fit = learn(start(tree, float(total.whole)), evidence)
+    measured = sum(share > 0 for share in shares)
+    return Chosen(fit, evidence, (), f"{measured} marginals once, with Laplace noise, in a factored model"), total
 
 
 def _words(single: int, wanted: int, looked: int, held: int) -> str:

@@ -17,10 +17,10 @@ from functools import partial
 from itertools import product
 from typing import TypeVar
 
-from dpjoin.algorithms.as_one import measure_total
 from dpjoin.algorithms.parts import MeasuredPart, cells_of, measure_paper_parts, measure_parts
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
+from dpjoin.algorithms.totals import measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import AttributeNode, attribute_tree
@@ -97,7 +97,7 @@ def hierarchical_tight(curator: Curator, workload: Workload, shares: Hierarchica
     for n, inside in enumerate(curator.restrict("parts", rules, [Concentrated(rho)] * len(parts), by_table=True)):
         progress("sizes", n, len(parts))
         bound = inside.part_bound()
-        total = measure_total(inside, bound, round_down(rho * COUNT_SHARE))
+        total = measure_total(inside, bound, Concentrated(round_down(rho * COUNT_SHARE)))
         support = cells_of(workload, parts[n].rules)
         measured.append(MeasuredPart(inside, bound, total, parts[n].words, support))
     progress("sizes", len(parts), len(parts))

@@ -26,7 +26,7 @@ from dpjoin.algorithms.alone import (
     own_scopes,
     shared_attributes,
 )
-from dpjoin.algorithms.as_one import domain_of, measure_join, measure_total
+from dpjoin.algorithms.as_one import domain_of, measure_join
 from dpjoin.algorithms.levels import expected_results, expected_rows, value_cap
 from dpjoin.algorithms.parts import (
     SHRINKAGE,
@@ -40,6 +40,7 @@ from dpjoin.algorithms.parts import (
 )
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import PartitionShares
+from dpjoin.algorithms.totals import measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import check_common, common_attributes, everywhere, noisy_degrees_by_table
 from dpjoin.algorithms.weighed import weighed_noise
@@ -120,7 +121,7 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
             bound = light.part_bound()
         else:
             bound = light.sensitivity_bound(shares.bound, half_width=shares.bound_width)
-        total = measure_total(light, bound, shares.count.rho)
+        total = measure_total(light, bound, shares.count)
         support = cells_of(workload, everywhere(schema, labels, 0))
         shape, strategy = measure_join(light, workload, bound, total, progress, support=support)
         models: dict[str, Part] = {"light values": shape}
@@ -156,10 +157,10 @@ def measure_odd(
 ) -> tuple[Model, str]:
     """Odd values: as one join if that shows more than noise, else by size, with the shape of the others."""
     bound = curator.part_bound()
-    seen = measure_total(curator, bound, count.rho)
+    seen = measure_total(curator, bound, count)
     if predicted(workload, bound=bound.value, size=settled(seen, expected).noisy, rho=curator.rho_left).shaped:
         return measure_join(curator, workload, bound, seen, progress, support=support, seed=1)
-    size = settled(seen.combined(measure_total(curator, bound, curator.rho_left)), expected)
+    size = settled(seen.combined(measure_total(curator, bound, Concentrated(curator.rho_left))), expected)
     light, *heavy = others.values()
     # Light values are more like odd ones, unless there are too few of them to tell.
     enough = light.total >= size.noisy or not heavy

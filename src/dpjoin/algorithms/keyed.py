@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpjoin.algorithms import fading
 from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
-from dpjoin.algorithms.as_one import NoisyTotal, measure_join, measure_total
+from dpjoin.algorithms.as_one import measure_join
 from dpjoin.algorithms.capped import (
     LOST,
     RANKS_SHARE,
@@ -27,23 +27,26 @@ from dpjoin.algorithms.capped import (
     best_candidate,
     fading_price,
     grown,
+    look_shares,
     measure_candidates,
     measure_ranks,
     rows_left,
 )
+from dpjoin.algorithms.finish import Finish, finishes, rest_of
 from dpjoin.algorithms.hybrid import HEAVY, MOST_CELLS, blurred, check_hybrid, heavy_errors, joined_heavy
 from dpjoin.algorithms.parts import cells_of, fitted_noise, part_facts, settled, size_noise
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import EDGES, degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
 from dpjoin.algorithms.sizes import LEAST_KEPT, Left, likely_size
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.algorithms.uniformize import common_attributes, everywhere
 from dpjoin.errors import SpecError
 from dpjoin.model.terms import FloatArray
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Part, Union
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone, NoisyRanks, Rules, Value
 from dpjoin.schema import Schema
@@ -51,6 +54,11 @@ from dpjoin.workload import CELLS, Workload, kronecker
 
 DEGREES_SHARE = Fraction(10, 100)
 """Of rho, for the degrees of all values: off by about thirteen at (1, 1e-6). Errors are flat from 0.04 to 0.15."""
+DEGREES_EPSILON = Fraction(12, 100)
+"""The same of epsilon, if what is left is Laplace noise."""
+SUMS_APART = Fraction(1, 2)
+"""What is left of that, about, for heavy values: sums over values and single values share it, and shares of epsilon
+count squared."""
 ONE_SIDED = 8.0
 """So many deviations of a noisy degree are certainly many rows."""
 MOST_VALUES = 2**20
@@ -94,7 +102,7 @@ def split_keyed(accountant: ConcentratedAccountant, before: Fraction) -> KeyedSh
     left = accountant.rho * (1 - before) - degrees.rho
     return KeyedShares(
         accountant,
-        Concentrated(round_down(accountant.rho * RANKS_SHARE)),
+        Concentrated(round_down(sum(look_shares(accountant)[:2], Fraction(0)))),
         degrees,
         Concentrated(round_down(left * SIZES_SHARE)),
         Concentrated(round_down(left * COUNT_SHARE)),
@@ -120,21 +128,56 @@ def keyed_tight(curator: Curator, workload: Workload, shares: KeyedShares, progr
     progress("ranks", 0, 1)
     ranks = [r for r in measure_ranks(curator, shares.ranks) if r.question.by == common_attributes(curator.schema)]
     progress("ranks", 1, 1)
-    return release_keyed(curator, workload, shares, ranks, progress)
+    sequences = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks}
+    ways = [(keyed_choice(workload, sequences, shares, finish), finish) for finish in finishes(curator, workload)]
+    _, finish = min(ways, key=lambda way: way[0].error)
+    return release_keyed(curator, workload, shares, ranks, finish, progress)
+
+
+def keyed_choice(
+    workload: Workload, sequences: Mapping[str, FloatArray], shares: KeyedShares, finish: Finish
+) -> Choice:
+    """What to expect, if the budget is finished so."""
+    heavy, light = _worth(shares, finish)
+    cost = _for_degrees(shares, finish)
+    return best_choice(workload, sequences, degrees_cost=cost, rho=heavy, light_rho=light)
+
+
+def _worth(shares: KeyedShares, finish: Finish) -> tuple[Fraction, Fraction]:
+    """What is left after the degrees, as rho of Gaussian noise: for heavy values, and for light ones."""
+    if not finish.laplace:
+        return finish.alone - shares.degrees.rho, finish.pushed - shares.degrees.rho
+    left = (1 - DEGREES_EPSILON) ** 2
+    return finish.alone * left * SUMS_APART, finish.pushed * left
+
+
+def _for_degrees(shares: KeyedShares, finish: Finish) -> Concentrated:
+    """What the degrees of all values cost."""
+    if not finish.laplace:
+        return shares.degrees
+    return laplace_cost(round_down(finish.epsilon * DEGREES_EPSILON))
 
 
 def release_keyed(
-    curator: Curator, workload: Workload, shares: KeyedShares, ranks: list[NoisyRanks], progress: Progress
+    curator: Curator,
+    workload: Workload,
+    shares: KeyedShares,
+    ranks: list[NoisyRanks],
+    finish: Finish,
+    progress: Progress,
 ) -> Outcome:
     """Degrees of all values, a choice from noisy numbers, then both kinds of values with all that is left."""
     schema, common = curator.schema, common_attributes(curator.schema)
+    if finish.laplace:
+        curator.exchange()
     progress("degrees", 0, 1)
-    degrees = _noisy_degrees(curator, shares.degrees)
+    degrees_cost = _for_degrees(shares, finish)
+    degrees = _noisy_degrees(curator, degrees_cost)
     progress("degrees", 1, 1)
-    rho = curator.rho_left
     sequences = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks}
-    chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=rho)
-    weight, clear = _weight(degrees), _clear(degrees, shares.degrees)
+    chosen = keyed_choice(workload, sequences, shares, finish)
+    _, rho = _worth(shares, finish)
+    weight, clear = _weight(degrees), _clear(degrees, degrees_cost)
     first = [cell for cell in np.argsort(-weight, kind="stable").tolist() if clear[cell]][: chosen.heavy]
     heavy = np.sort(np.array(first, dtype=np.int64))
     values = _values(schema, common, heavy)
@@ -144,10 +187,11 @@ def release_keyed(
         for table in schema.tables:
             kept = kept_attributes(workload, table.name, common)
             parts[f"heavy values of {table.name}"] = Alone(table.name, kept, labels, HEAVY)
-    whole, *others = curator.restrict("parts", parts, [Concentrated(rho)] * len(parts))
-    chosen = with_one_sided(workload, chosen, degrees, clear, deviation=_deviation(shares.degrees), rho=rho)
+    whole, *others = curator.restrict("parts", parts, [rest_of(curator)] * len(parts))
+    chosen = with_one_sided(workload, chosen, degrees, clear, deviation=_deviation(degrees_cost), rho=rho)
     candidates: list[Caps] = [{(t.name, common): cap for t in schema.tables} for cap in _around(chosen.cap)]
-    each = Concentrated(round_down(shares.sizes.rho / len(candidates)))
+    sizes = whole.rho_left / 2 if finish.laplace else shares.sizes.rho
+    each = Concentrated(round_down(sizes / len(candidates)))
 
     promised = [float(chosen.lost[EDGES.index(caps[schema.tables[0].name, common])]) for caps in candidates]
     models: dict[str, Part] = {}
@@ -158,9 +202,11 @@ def release_keyed(
         # A promise may be off by a factor of three.
         left = [Left(1 - share / 3, max(LEAST_KEPT, 1 - 3 * share)) for share in lost]
         size = likely_size([m.total for m in measured], left)
-        light = best_candidate(workload, measured, whole.rho_left, promised=promised, unseen=promised[0], whole=size)
+        left_rho = rho if finish.laplace else whole.rho_left
+        light = best_candidate(workload, measured, left_rho, promised=promised, unseen=promised[0], whole=size)
         cap, bound = light.caps[schema.tables[0].name, common], light.bound
-        total = light.total.combined(measure_total(light.curator, bound, shares.count.rho))
+        count = Concentrated(whole.rho_left) if finish.laplace else shares.count
+        total = light.total.combined(measure_total(light.curator, bound, count))
         support = cells_of(workload, everywhere(schema, labels, 0))
         model, strategy = measure_join(light.curator, workload, bound, total, progress, support=support)
         models["light values"] = model = grown(model, light.lost)
@@ -203,9 +249,16 @@ def _values(schema: Schema, common: tuple[str, ...], cells: NDArray[np.int64]) -
 
 
 def best_choice(
-    workload: Workload, sequences: Mapping[str, FloatArray], *, degrees_cost: Concentrated, rho: Fraction
+    workload: Workload,
+    sequences: Mapping[str, FloatArray],
+    *,
+    degrees_cost: Concentrated,
+    rho: Fraction,
+    light_rho: Fraction | None = None,
 ) -> Choice:
     """How many values to take as heavy and about where to cap the others, from what degrees are like in each table.
+
+    The noise of heavy values is worth `rho`, that of light ones `light_rho`, or the same.
 
     A function of noisy ranks alone. The most frequent values are taken to be the same in all tables. Which values are
     heavy goes by noisy degrees, so some are missed: as many as in a trial with noise of the same size.
@@ -215,7 +268,8 @@ def best_choice(
     tables = len(schema.tables)
     rows = {t: np.append(s, np.zeros(max(0, values - len(s))))[:values] for t, s in sequences.items()}
     weight = _weight(rows)
-    deviation = 1 / math.sqrt(2 * float(degrees_cost.rho) * tables)
+    light_rho = rho if light_rho is None else light_rho
+    deviation = _deviation(degrees_cost) / math.sqrt(tables)
     # Public randomness: this is a forecast, and the same for the same noisy ranks.
     noisy = weight + deviation * np.random.default_rng(0).standard_normal(values)
     clear = _clear(rows, degrees_cost)
@@ -231,7 +285,9 @@ def best_choice(
     prices = [price if cap <= fading.LARGEST else None for cap in caps]
     results = np.prod(list(rows.values()), axis=0)
     size = float(results.sum())
-    noise = np.array([_noise(workload, cap, tables, size, rho, own) for cap, own in zip(caps, prices, strict=True)])
+    noise = np.array(
+        [_noise(workload, cap, tables, size, light_rho, own) for cap, own in zip(caps, prices, strict=True)]
+    )
     lost = np.zeros((len(counts), len(EDGES)))
     for at, (cap, own) in enumerate(zip(caps, prices, strict=True)):
         kept = np.prod([rows_left(r, cap, own) for r in rows.values()], axis=0)
@@ -333,7 +389,7 @@ def _one_sided(rows: Mapping[str, FloatArray], clear: NDArray[np.bool_], deviati
 
 def _deviation(cost: Concentrated) -> float:
     """Of a noisy degree."""
-    return 1 / math.sqrt(2 * float(cost.rho))
+    return math.sqrt(2) / float(cost.epsilon) if cost.epsilon else 1 / math.sqrt(2 * float(cost.rho))
 
 
 def _noise(workload: Workload, cap: int, tables: int, size: float, rho: Fraction, price: float | None) -> float:

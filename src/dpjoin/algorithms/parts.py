@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.algorithms.as_one import NoisyTotal, domain_of, measure_join, measure_total, varying_products
+from dpjoin.algorithms.as_one import domain_of, measure_join, varying_products
 from dpjoin.algorithms.progress import Progress, nested
 from dpjoin.algorithms.rounds import prospect
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome, two_table_paper
 from dpjoin.model.model import Model, clique_scopes
 from dpjoin.model.terms import BoolArray, FloatArray, support_of
 from dpjoin.model.union import Union
-from dpjoin.privacy.budget import Approximate
+from dpjoin.privacy.budget import Approximate, Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.partition import Labels, Rules, Value
 from dpjoin.workload import Workload
@@ -114,7 +115,7 @@ def measure_parts(workload: Workload, parts: Sequence[MeasuredPart], progress: P
             )
             models[f"part {n}"], size = model, model.total
         else:
-            seen = part.total.combined(measure_total(part.curator, part.bound, part.curator.rho_left))
+            seen = part.total.combined(measure_total(part.curator, part.bound, Concentrated(part.curator.rho_left)))
             sizes[n] = settled(seen, part.expected)
             strategy, size = "its size alone; the shape is that of the other parts", sizes[n].noisy
         facts.append(part_facts(n, part.words, part.bound.value, round(size), strategy, predicted_error=looks[n].error))

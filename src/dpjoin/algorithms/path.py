@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from dpjoin.algorithms.as_one import measure_total
 from dpjoin.algorithms.parts import MeasuredPart, cells_of, measure_parts
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
+from dpjoin.algorithms.totals import measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
@@ -108,7 +108,7 @@ def path_tight(curator: Curator, workload: Workload, shares: PathShares, progres
     for n, (part, rules) in enumerate(zip(restricted, parts.values(), strict=True)):
         progress("sizes", n, len(parts))
         bound = part.part_bound()
-        total = measure_total(part, bound, round_down(rho * COUNT_SHARE))
+        total = measure_total(part, bound, Concentrated(round_down(rho * COUNT_SHARE)))
         words = "; ".join(f"{labels.name}: {bucket}" for labels, bucket in rules[middle].items())
         measured.append(MeasuredPart(part, bound, total, words, cells_of(workload, rules)))
     progress("sizes", len(parts), len(parts))

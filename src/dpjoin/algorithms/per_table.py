@@ -10,24 +10,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
-from dpjoin.algorithms.as_one import NoisyTotal, domain_of, measure_total
+from dpjoin.algorithms.as_one import domain_of
 from dpjoin.algorithms.capped import (
     CONTRADICTS,
     Candidate,
     CappedShares,
-    best_of_levels,
     capped_shares,
     check_capped,
+    measure_levels,
     measure_ranks,
     measure_whole,
 )
-from dpjoin.algorithms.meetings import flattened_size, meetings_of
+from dpjoin.algorithms.finish import exchanged, finishes, laplace_finish, rest_of
+from dpjoin.algorithms.meetings import flattened_size, is_tangled, meetings_of, per_table_error
 from dpjoin.algorithms.progress import Progress
+from dpjoin.algorithms.ranks import degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.joined import Joined
@@ -44,6 +48,8 @@ MOST_CELLS = 2**22
 FLATTENED = 0.35
 """Where ranks do not tell what a join of models lacks: about which share of what it has beyond rows that meet by
 chance, if the models tell nothing apart."""
+CLEAR, FLAT = 0.03, 0.02
+"""How far off models of clear tables may be, and by how much their join may be too small, as shares of its size."""
 UNDER_CAPS = 0.3
 """There, how far off the size under caps may be beyond its noise, as a share: what caps lose is judged for each meeting
 of tables by itself."""
@@ -108,38 +114,80 @@ def per_table_tight(curator: Curator, workload: Workload, shares: PerTableShares
     """The `tight` profile: a look at the join's size, then the tables."""
     check_per_table(curator.schema, workload)
     size = None
+    ranks: list[NoisyRanks] = []
     if shares.look is not None and shares.count is not None:
         progress("size", 0, 2)
-        ranks = measure_ranks(curator, shares.look.ranks)
+        if (first := shares.look.first) is not None:
+            ranks = measure_ranks(curator, first)
+            if clear_error(curator, workload, ranks) is not None:
+                curator.exchange()
+                return release_tables(curator, workload, None, progress, ranks)
+        ranks = measure_ranks(curator, shares.look.ranks, before=ranks)
         progress("size", 1, 2)
-        best = best_of_levels(curator, workload, ranks, shares.look.size)
-        size = size_under_caps(curator, workload, ranks, best, shares.count)
+        levels = measure_levels(curator, workload, ranks, shares.look.size)
+        finish = max(finishes(curator, workload), key=lambda way: way.alone)
+        count = exchanged(curator, finish, shares.count)
+        size = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
         progress("size", 2, 2)
     elif shares.count is not None:
         bound = curator.public_bound()
         assert bound is not None, "declared bounds were seen to serve"
-        size = Size(measure_total(curator, bound, shares.count.rho), None)
-    return release_tables(curator, workload, size, progress)
+        size = Size(measure_total(curator, bound, shares.count), None)
+    return release_tables(curator, workload, size, progress, ranks)
+
+
+def clear_error(curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks]) -> float | None:
+    """The error to expect where ranks alone show that noise leaves every table clear, in join results; else None.
+
+    Whether frequent values are the same in all tables is not known yet, so it must be clear in either case. Then the
+    size of the join is that of the models' join, and there is nothing else to look at.
+    """
+    schema, offer = workload.schema, curator.offer
+    if offer is None or is_tangled(schema):
+        return None
+    rho, errors = laplace_finish(workload, offer.epsilon).alone, []
+    for aligned, most in ((0.0, 2 * FLAT), (1.0, FLAT)):
+        met = [replace(m, aligned=aligned) for m in meetings_of(schema, ranks, 1.0)]
+        if len(met) != 1:
+            return None
+        size = met[0].size
+        flattened = flattened_size(schema, met, size=size, rho=rho)
+        error = per_table_error(workload, met, size=size, rho=rho)
+        if size <= 0 or flattened is None or flattened > most * size or error > CLEAR * size:
+            return None
+        errors.append(error)
+    return errors[-1]
 
 
 def size_under_caps(
-    curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], best: Candidate, cost: Concentrated
+    workload: Workload,
+    ranks: Sequence[NoisyRanks],
+    among: Sequence[Candidate],
+    cost: Concentrated,
+    *,
+    rho: Fraction,
 ) -> Size:
-    """The size of the join by one more look under caps, and what ranks tell of how a join of models will compare."""
-    total, schema = measure_whole(best.among, cost), workload.schema
+    """The size of the join by one more look under caps, and what ranks tell of how a join of models will compare.
+
+    `rho` is what the models' noise will be worth.
+    """
+    total, schema = measure_whole(among, cost), workload.schema
     meetings = meetings_of(schema, ranks, max(1.0, total.noisy))
-    flattened = flattened_size(schema, meetings, size=total.noisy, rho=curator.rho_left)
-    return Size(total, flattened, best.among[0].most)
+    flattened = flattened_size(schema, meetings, size=total.noisy, rho=rho)
+    return Size(total, flattened, among[0].most)
 
 
-def release_tables(curator: Curator, workload: Workload, size: Size | None, progress: Progress) -> Outcome:
+def release_tables(
+    curator: Curator, workload: Workload, size: Size | None, progress: Progress, ranks: Sequence[NoisyRanks] = ()
+) -> Outcome:
     """A model of each table, joined. A row pays in its own table only, so each table spends all that is left."""
     schema = curator.schema
+    by_rank = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if _by_all(schema, r)}
     parts = {f"table {t.name}": Alone(t.name, kept_attributes(workload, t.name, ())) for t in schema.tables}
-    costs = [Concentrated(curator.rho_left)] * len(parts)
+    costs = [rest_of(curator)] * len(parts)
     alone = dict(zip((t.name for t in schema.tables), curator.restrict("tables", parts, costs), strict=True))
     with one_blas_thread():
-        models = measure_alone(workload, alone, (), listed=False, progress=progress)
+        models = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank)
         joined = Joined(domain_of(workload), models)
         strategy = f"{len(models)} tables, each with all that is left"
         if size is not None:
@@ -147,6 +195,12 @@ def release_tables(curator: Curator, workload: Workload, size: Size | None, prog
             joined = joined.resized(max(1.0, likely.noisy), likely.deviation)
             strategy += ", scaled to the size of the join"
     return Outcome(joined, 1, max(1, round(joined.total)), strategy)
+
+
+def _by_all(schema: Schema, ranks: NoisyRanks) -> bool:
+    """Whether ranks are by all attributes that their table shares with others."""
+    own = set(schema.table(next(iter(ranks.question.rules))).attributes)
+    return set(ranks.question.by) == own & set(schema.join_attributes)
 
 
 def likely_total(joined: Joined, size: Size) -> NoisyTotal:
@@ -162,5 +216,7 @@ def likely_total(joined: Joined, size: Size) -> NoisyTotal:
         total = replace(total, deviation=math.hypot(total.deviation, UNDER_CAPS * total.noisy))
     models = NoisyTotal(min(joined.total, size.most), max(1.0, math.hypot(own, flattened)))
     if abs(total.noisy - models.noisy) > CONTRADICTS * math.hypot(total.deviation, models.deviation):
-        return total
+        # Caps may lose more than they seem to; where next to nothing is pulled together, the models know.
+        lost = size.flattened is not None and flattened < own and total.noisy < models.noisy
+        return models if lost else total
     return total.combined(models)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -65,6 +66,13 @@ def falling_fits(values: FloatArray, weights: FloatArray) -> list[FloatArray]:
         fit[:n] = np.repeat([m for m, _, _ in pools], [k for _, _, k in pools])
         fits.append(fit)
     return fits
+
+
+def both_looks(first: NoisyRanks, second: NoisyRanks) -> NoisyRanks:
+    """Two looks at the same ranks as one, by precision."""
+    ours, theirs = first.deviation**-2, second.deviation**-2
+    noisy = (round((a * ours + b * theirs) / (ours + theirs)) for a, b in zip(first.noisy, second.noisy, strict=True))
+    return replace(second, noisy=tuple(noisy), deviation=(ours + theirs) ** -0.5)
 
 
 def degree_sequence(ranks: NoisyRanks) -> FloatArray:

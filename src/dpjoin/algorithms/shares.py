@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
 
 SENSITIVITY_SHARE = Fraction(35, 100)
@@ -36,6 +36,8 @@ class TightShares:
 
     @property
     def count(self) -> Concentrated:
+        if self.accountant.laplace:
+            return laplace_cost(round_down(self.accountant.laplace * COUNT_SHARE))
         return Concentrated(round_down(self.after_bound * COUNT_SHARE))
 
     @property

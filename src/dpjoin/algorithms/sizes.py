@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpjoin.algorithms.as_one import NoisyTotal
+from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.model.terms import FloatArray
 
 UNLIKELY = 3.5

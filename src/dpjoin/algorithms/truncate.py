@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.algorithms.as_one import measure_join, measure_total
+from dpjoin.algorithms.as_one import measure_join
 from dpjoin.algorithms.parts import shape_noise, size_noise
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import PartitionShares, partition_shares
+from dpjoin.algorithms.totals import measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import components
@@ -118,7 +119,7 @@ def truncate_tight(curator: Curator, workload: Workload, shares: PartitionShares
     heavy = {crossing.by: crossing.heavy(thresholds) for crossing in crossings}
     dropped = float(sum(c.results[heavy[c.by]].sum() for c in crossings))
     with one_blas_thread():
-        total = measure_total(part, bound, shares.count.rho)
+        total = measure_total(part, bound, shares.count)
         model, strategy = measure_join(part, workload, bound, total, progress)
     # What was dropped may lie anywhere, so it widens every bar.
     model = replace(model, floor=model.floor + dropped)

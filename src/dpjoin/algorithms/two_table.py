@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpjoin.algorithms.as_one import domain_of, measure_join, measure_total
+from dpjoin.algorithms.as_one import domain_of, measure_join
 from dpjoin.algorithms.pmw import pmw
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import TightShares
+from dpjoin.algorithms.totals import measure_total
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.budget import Approximate
@@ -59,6 +60,6 @@ def two_table_tight(curator: Curator, workload: Workload, shares: TightShares, p
         bound = curator.sensitivity_bound(shares.bound, half_width=shares.half_width)
     progress("sensitivity", 1, 1)
     with one_blas_thread():
-        total = measure_total(curator, bound, shares.count.rho)
+        total = measure_total(curator, bound, shares.count)
         model, strategy = measure_join(curator, workload, bound, total, progress)
     return Outcome(model, bound.value, round(model.total), strategy)

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpjoin.algorithms.as_one import NoisyTotal, measure_total
 from dpjoin.algorithms.levels import Level, best_runs, bucket_numbers, expected_results, levels_of
 from dpjoin.algorithms.parts import MeasuredPart, cells_of, measure_paper_parts, measure_parts, predicted
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import PartitionShares
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
@@ -71,7 +71,7 @@ def uniformize_tight(curator: Curator, workload: Workload, shares: PartitionShar
             bound = part.part_bound()
         else:
             bound = part.sensitivity_bound(shares.bound, half_width=shares.bound_width)
-        measured.append(_Measured(levels[n], bound, measure_total(part, bound, shares.count.rho)))
+        measured.append(_Measured(levels[n], bound, measure_total(part, bound, shares.count)))
     progress("sizes", len(levels), len(levels))
 
     rho = curator.rho_left

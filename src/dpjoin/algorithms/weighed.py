@@ -17,11 +17,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.algorithms.as_one import NoisyTotal, clique_groups, clique_importance, noise_of, with_singles
+from dpjoin.algorithms.as_one import noise_of
+from dpjoin.algorithms.cliques import clique_groups, clique_importance, with_singles
 from dpjoin.algorithms.marginals import Fitted, measure_marginals, split
+from dpjoin.algorithms.once import Spread, laplace_unit, measure_once, once_shares
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import round_down
-from dpjoin.model.fit import Evidence, start
+from dpjoin.algorithms.totals import NoisyTotal
+from dpjoin.model.fit import Evidence, Fit, learn, start
 from dpjoin.model.model import Model, clique_scopes, plausible
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.model.weighed_terms import WeighedTerms
@@ -29,7 +32,7 @@ from dpjoin.privacy.budget import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
-from dpjoin.workload import CELLS, WEIGHT_BITS, Factor, Kronecker, Workload, kronecker
+from dpjoin.workload import CELLS, WEIGHT_BITS, Factor, Group, Kronecker, Workload, kronecker
 
 FIRST_SUMS = Fraction(1, 5)
 """Of what a table spends on its listed values, before the pilot."""
@@ -37,6 +40,8 @@ PILOT = Fraction(3, 10)
 """Of the rest, for a first look at the values one by one."""
 LEFT = Fraction(6, 10)
 """At most so much of what is left then goes to sums. Often the shape of all values together deserves the remainder."""
+ONCE_SUMS = Fraction(4, 10)
+"""Of Laplace noise, which is not measured in stages, what goes to sums."""
 USUAL_SHARE = 0.5
 """What sums get in the end, for forecasts."""
 
@@ -97,6 +102,10 @@ def measure_weighed(
     # Degrees may differ by any factor, and the join size is a sum of products of them: to pull them together makes it
     # too small.
     fit = start(terms, float(total.whole), free=[(LISTED,)])
+    groups, importance = clique_groups(workload.schema, cliques), clique_importance(workload, cliques)
+    if curator.laplace_left:
+        fitted = _measured_once(curator, [*groups, *sums], fit, importance, bound, progress)
+        return _weighed_model(fitted, cliques, total, progress, seed=seed)
     rho = curator.rho_left
 
     def measured(evidence: Evidence, cost: Fraction) -> Evidence:
@@ -114,9 +123,9 @@ def measure_weighed(
 
     fitted = measure_marginals(
         curator,
-        clique_groups(workload.schema, cliques),
+        groups,
         Fitted(fit, measured(Evidence.none(terms.size), first)),
-        clique_importance(workload, cliques),
+        importance,
         bound,
         curator.rho_left,
         progress,
@@ -124,6 +133,32 @@ def measure_weighed(
         pilot=PILOT,
         between=more_sums,
     )
+    return _weighed_model(fitted, cliques, total, progress, seed=seed)
+
+
+def _measured_once(
+    curator: Curator,
+    groups: Sequence[Group],
+    fit: Fit,
+    importance: Sequence[float],
+    bound: Bound,
+    progress: Progress,
+) -> Fitted:
+    """All of a model's cliques, and all sums, with Laplace noise."""
+    cliques, sums = fit.terms.cliques, len(groups) - len(fit.terms.cliques)
+    spread = Spread(fit.total / laplace_unit(curator, bound))
+    shares, _ = once_shares(cliques, importance, {c: curator.schema.cells(c) for c in cliques}, spread)
+    every = [*((1 - ONCE_SUMS) * s for s in shares), *([ONCE_SUMS / sums] * sums)]
+    evidence = measure_once(curator, groups, fit.terms.slices, every, bound, progress)
+    return Fitted(learn(fit, evidence), evidence)
+
+
+def _weighed_model(
+    fitted: Fitted, cliques: Sequence[tuple[str, ...]], total: NoisyTotal, progress: Progress, *, seed: int
+) -> Model:
+    """With error bars; the sums are folded into the cliques."""
+    terms = fitted.fit.terms
+    assert isinstance(terms, WeighedTerms)
     progress("error bars", 0, 1)
     members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)

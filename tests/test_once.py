@@ -1,0 +1,362 @@
+"""Few marginals are measured once, with Laplace noise: what it costs, what is promised, and how good it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpjoin as dj
+from audit import audited, ledger_violations, tight_run
+from dpjoin.algorithms.chosen import holds_all
+from dpjoin.algorithms.once import Spread, gaussian_error, laplace_pays, once_shares, total_of
+from dpjoin.algorithms.totals import NoisyTotal
+from dpjoin.algorithms.two_table import two_table_tight
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.methods import as_one_shares, at_once
+from dpjoin.model.factored import FactoredModel
+from dpjoin.model.fit import Evidence, Fit, at_independence, learn, start, with_sums
+from dpjoin.model.terms import Domain, Terms
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.planning import plan
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, ConcentratedAllowance, laplace_cost
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.ledger import Ledger
+from dpjoin.privacy.sensitivity import absolute_norm, squared_norm
+from dpjoin.schema import DegreeBound
+from dpjoin.spec import Spec
+from dpjoin.workload import CELLS, Factor, kronecker, product_group
+from test_importance import rows_of, schema_of
+from test_uniformize import changed, skewed_rows
+
+BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    with one_blas_thread():
+        yield
+
+
+def pair(limit: int | None, *, enforce: bool = False) -> dj.Schema:
+    """r(A, p) and s(A, q), with a bound on the rows of one value."""
+    bounds = () if limit is None else (DegreeBound(attributes=("A",), limit=limit),)
+    return dj.Schema(
+        tuple(
+            dj.Table(name=t, attributes=("A", a), bounds=bounds, enforce=enforce) for t, a in (("r", "p"), ("s", "q"))
+        ),
+        (dj.Attribute(name="A", key=True), *(dj.Attribute(name=a, range=(0, 2)) for a in "pq")),
+    )
+
+
+# What is charged -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(-9, 9), min_size=3, max_size=3))
+def test_norms_are_those_of_the_weights_written_out(row: list[int]) -> None:
+    """Of the longest column: the sum of absolute weights, and of their squares."""
+    group = kronecker(schema_of(2, 3), {"x0": Factor("weights", tuple(row), Fraction(1)), "x1": CELLS}, name="crossed")
+    columns = np.kron(np.array([row]), np.eye(3, dtype=int))
+    assert absolute_norm(group) == np.abs(columns).sum(axis=0).max()
+    assert squared_norm(group) == (columns**2).sum(axis=0).max()
+
+
+@given(st.lists(st.lists(st.integers(-1, 1), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_norms_of_product_queries_are_never_below(rows: list[list[int]]) -> None:
+    group = product_group(schema_of(2, 3), {"t": (("x0",), np.array(rows))})
+    ((_, weights),) = group.parts
+    assert np.abs(weights).sum(axis=0).max() <= absolute_norm(group) == np.abs(weights).max(axis=1).sum()
+    assert (weights**2).sum(axis=0).max() <= squared_norm(group)
+
+
+def single_runs(budget: Budget, workload: dj.Workload) -> Any:
+    return tight_run(
+        lambda tables: BruteEngine(workload.schema, tables), as_one_shares, two_table_tight, workload, budget, at_once
+    )
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("kind", ["declared", "enforced", "one table"])
+def test_replay_on_neighbours(kind: str) -> None:
+    """The same questions, no move in l1 beyond the declared one, and all of epsilon is spent, as Laplace noise."""
+    rng = np.random.default_rng(len(kind))
+    for _ in range(12):
+        if kind == "one table":
+            schema = dj.Schema((dj.Table(name="r", attributes=("A", "p")),), pair(None).attributes[:2])
+        else:
+            schema = pair(40 if kind == "declared" else 2, enforce=kind == "enforced")
+        workload = dj.Workload.marginals(schema, 1 if kind == "one table" else 2)
+        rows = skewed_rows(schema, rng)
+        wrong, _ = audited(single_runs(BUDGET, workload), rows, changed(schema, rows, rng), BUDGET)
+        assert wrong == []
+    assert at_once(BUDGET, workload).laplace == 1
+
+
+@pytest.mark.known_bad
+def test_laplace_noise_for_a_move_in_l2_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that joins rows of several cells moves their marginal further in l1 than in l2."""
+    monkeypatch.setattr("dpjoin.privacy.curator.Curator.measure", _too_short)
+    schema = pair(3)
+    workload = dj.Workload.marginals(schema, 2)
+    rows = {
+        "r": [{"A": 0, "p": 0}, {"A": 1, "p": 1}],
+        "s": [*({"A": 0, "q": q} for q in range(3)), {"A": 1, "q": 0}],
+    }
+    other = {**rows, "r": rows["r"][1:]}
+    wrong, _ = audited(single_runs(BUDGET, workload), rows, other, BUDGET)
+    assert any("sensitivity" in w for w in wrong)
+
+
+def _too_short(curator: Curator, group: Any, bound: Any, cost: Concentrated) -> Any:
+    honest = replace(bound, value=bound.value)
+    short = type(bound)(max(1, int(bound.value**0.5)))
+    curator._minted += [honest, short]
+    return MEASURE(curator, group, short, cost)
+
+
+MEASURE = Curator.measure
+
+
+@pytest.mark.known_bad
+def test_epsilon_spent_twice_is_caught() -> None:
+    """All of epsilon as Laplace noise, and all of rho beside it: every charge fits, and the audit adds them up."""
+    schema = schema_of(2, 3)
+    workload = dj.Workload.marginals(schema, 2)
+    engine = BruteEngine(schema, {"t": [{"x0": 0, "x1": 0}]})
+    honest = Curator(engine, ConcentratedAccountant(replace(BUDGET, laplace=Fraction(1, 2))))
+    twice = Curator(
+        engine, ConcentratedAllowance(BUDGET.rho(), Fraction(0), BUDGET.composition, laplace=BUDGET.exact.epsilon)
+    )
+    for curator, caught in ((honest, False), (twice, True)):
+        bound = curator.public_bound()
+        assert bound is not None
+        curator.measure(workload.groups[0], bound, laplace_cost(curator.laplace_left))
+        curator.join_size(bound, Concentrated(curator.rho_left))
+        assert bool(ledger_violations(curator.ledger, BUDGET)) == caught
+
+
+def test_charges_are_refused_before_anything_is_drawn() -> None:
+    schema = schema_of(2, 3)
+    group = dj.Workload.marginals(schema, 2).groups[0]
+    engine = BruteEngine(schema, {"t": [{"x0": 0, "x1": 0}]})
+    curator = Curator(engine, ConcentratedAccountant(replace(BUDGET, laplace=Fraction(1, 2))))
+    bound = curator.public_bound()
+    assert bound is not None
+    for cost, why in [
+        (laplace_cost(Fraction(51, 100)), "exceeds what is left"),
+        (Concentrated(Fraction(1, 1000), epsilon=Fraction(1, 10)), "of one kind"),
+        (laplace_cost(Fraction(-1, 10)), "negative"),
+    ]:
+        with pytest.raises(BudgetError, match=why):
+            curator.measure(group, bound, cost)
+    with pytest.raises((BudgetError, ValueError)):
+        curator.measure_query(
+            product_group(schema, {"t": (("x0",), np.array([[0, 1, 1]]))}), 0, bound, laplace_cost(Fraction(1, 10))
+        )
+    assert curator.ledger.events == ()
+    assert curator.laplace_left == Fraction(1, 2)
+    curator.measure(group, bound, laplace_cost(Fraction(1, 2)))
+    assert curator.laplace_left == 0
+    again = Ledger.from_json(curator.ledger.to_json())
+    assert (again.epsilon, again.rho, again.delta) == (Fraction(1, 2), 0, 0)
+    assert again.to_json() == curator.ledger.to_json()
+
+
+@pytest.mark.parametrize("laplace", [Fraction(-1, 10), Fraction(11, 10)])
+def test_no_more_than_epsilon_is_for_laplace_noise(laplace: Fraction) -> None:
+    with pytest.raises(SpecError, match="Laplace noise"):
+        replace(BUDGET, laplace=laplace)
+
+
+def test_noise_of_both_kinds_is_within_the_request() -> None:
+    """dp-accounting's privacy loss distributions of Laplace and Gaussian noise together."""
+    from dp_accounting import dp_event
+    from dp_accounting.pld import PLDAccountant
+
+    for laplace in (Fraction(1, 4), Fraction(3, 4)):
+        budget = replace(BUDGET, laplace=laplace).without_choices()
+        accountant = PLDAccountant(value_discretization_interval=1e-4)
+        accountant.compose(dp_event.LaplaceDpEvent(float(1 / laplace)))
+        accountant.compose(dp_event.GaussianDpEvent(float(budget.composition.variance(1, budget.rho())) ** 0.5))
+        # Basic composition loses a little, and no more.
+        assert 0.9 <= accountant.get_epsilon(1e-6) <= 1.0
+
+
+# Which noise, and for what -------------------------------------------------------------------------------------------
+
+
+def test_few_marginals_get_laplace_noise() -> None:
+    """Up to about eight at (1, 1e-6): a public decision."""
+    for columns, few in ((1, True), (2, True), (4, True), (6, False), (12, False)):
+        schema = schema_of(columns, 4)
+        workload = dj.Workload.marginals(schema, [1, 2] if columns > 1 else 1)
+        assert laplace_pays(BUDGET.without_choices(), workload) == few
+        assert bool(at_once(BUDGET, workload).laplace) == few
+    products = product_group(schema_of(2, 4), {"t": (("x0",), np.array([[0, 1, 1, 0]]))})
+    assert not at_once(BUDGET, dj.Workload(schema_of(2, 4), (products,))).laplace
+    # A noisy bound is Gaussian.
+    two = pair(None)
+    assert not at_once(BUDGET, dj.Workload.marginals(two, 2)).laplace
+    # A larger delta buys more Gaussian noise.
+    schema = schema_of(4, 4)
+    assert not at_once(dj.Budget(epsilon=1.0, delta=0.05), dj.Workload.marginals(schema, [1, 2])).laplace
+
+
+def test_many_rows_in_few_cells_need_no_narrow_marginals() -> None:
+    """Sums over few cells say it well; over many cells of a small table they drown."""
+    cliques = [("a",), ("b",), ("a", "b")]
+    for sizes, size, narrow in (((8, 8), 1e5, False), ((8, 1000), 1e9, False), ((8, 1000), 3e3, True)):
+        cells = {("a",): sizes[0], ("b",): sizes[1], ("a", "b"): sizes[0] * sizes[1]}
+        shares, error = once_shares(cliques, [1.0, 1.0, 1.0], cells, Spread(size))
+        assert sum(shares) == 1
+        assert error > 0
+        assert (shares[0] + shares[1] > Fraction(1, 10)) == narrow
+    # Where a few values hold most rows, their cells are what counts in a join.
+    even, few = np.full(1000, 3.0), np.append(np.full(4, 700.0), np.full(50, 4.0))
+    drowned, clear = (
+        once_shares(cliques, [1.0] * 3, cells, Spread(3e3, ("b",), rows, 1000))[0] for rows in (even, few)
+    )
+    assert drowned[2] < clear[2]
+
+
+def test_importance_counts_for_laplace_noise() -> None:
+    cliques = [("a", "b"), ("b", "c")]
+    cells = dict.fromkeys(cliques, 64)
+    (plain, same), (more, less) = (once_shares(cliques, w, cells)[0] for w in ([1.0, 1.0], [16.0, 1.0]))
+    assert plain == same
+    assert 3.5 * less < more < 4.5 * less
+
+
+def test_gaussian_noise_grows_more_slowly() -> None:
+    """k marginals: k times the noise of one, or √k times."""
+    for k in (2, 8):
+        cliques = [tuple(sorted((f"x{i}", f"y{i}"))) for i in range(k)]
+        cells, ones = dict.fromkeys(cliques, 64), [1.0] * k
+        one = {cliques[0]: 64}
+        laplace = once_shares(cliques, ones, cells)[1] / once_shares(cliques[:1], [1.0], one)[1]
+        gaussian = gaussian_error(cliques, ones, cells) / gaussian_error(cliques[:1], [1.0], one)
+        assert laplace == pytest.approx(k**2, rel=0.05)
+        assert gaussian == pytest.approx(k**1.5)
+
+
+def test_the_size_is_better_known_after_marginals() -> None:
+    evidence = Evidence.none(6).add(slice(0, 2), np.array([40.0, 62.0]), 2.0)
+    found = total_of(evidence, [slice(0, 2), slice(2, 6)], NoisyTotal(110.0, 2.0))
+    assert found.noisy == pytest.approx(106.0)
+    assert found.deviation == pytest.approx(2**0.5)
+
+
+# How good it is ------------------------------------------------------------------------------------------------------
+
+
+def marginals_of(tables: dict[str, pa.Table], scopes: list[tuple[str, ...]], size: int) -> list[Any]:
+    columns = {a: tables["t"][a].to_numpy() for a in tables["t"].column_names}
+    return [
+        np.bincount(np.ravel_multi_index([columns[a] for a in s], (size,) * len(s)), minlength=size ** len(s))
+        for s in scopes
+    ]
+
+
+@pytest.mark.parametrize(("columns", "size", "worse"), [(1, 10, 1.3), (2, 8, 1.3), (3, 6, 1.35)])
+def test_as_good_as_a_histogram_with_laplace_noise(columns: int, size: int, worse: float) -> None:
+    """What anybody would do with a few marginals of one table: each with an equal share of epsilon."""
+    schema = schema_of(columns, size)
+    tables = rows_of(schema, 20_000, columns)
+    names = [a.name for a in schema.attributes]
+    scopes = list(itertools.combinations(names, min(columns, 2)))
+    workload = dj.Workload.marginals(schema, scopes)
+    exact = np.concatenate(marginals_of(tables, scopes, size))
+    rng = np.random.default_rng(0)
+    naive = np.mean([np.abs(rng.laplace(0, len(scopes), len(exact))).mean() for _ in range(50)])
+    ours, inside = [], []
+    for _ in range(12):
+        release = dj.release(schema, workload, tables, BUDGET)
+        assert release.ledger.epsilon == 1
+        assert ledger_violations(release.ledger, BUDGET) == []
+        off = np.abs(release.answer() - exact)
+        ours.append(off.mean())
+        inside.append((off <= release.error(coverage=0.9)).mean())
+    assert np.mean(ours) < worse * naive
+    assert 0.8 < np.mean(inside) <= 1.0
+
+
+def test_a_large_domain_with_few_marginals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same in a factored model, where it holds all marginals."""
+    schema = schema_of(12, 10)
+    tables = rows_of(schema, 20_000, 3)
+    scopes = [("x0", "x1"), ("x2", "x3"), ("x4", "x5"), ("x6", "x7")]
+    workload = dj.Workload.marginals(schema, scopes)
+    release = dj.release(schema, workload, tables, BUDGET)
+    assert isinstance(release.model, FactoredModel)
+    assert release.ledger.epsilon == 1
+    exact = np.concatenate(marginals_of(tables, scopes, 10))
+    assert np.abs(release.answer() - exact).mean() < 6  # Laplace noise of scale four has four
+    sizes = {a.name: a.size for a in schema.attributes}
+    assert holds_all(sizes, scopes)
+    monkeypatch.setattr("dpjoin.algorithms.chosen.ALL_CELLS", 10)
+    assert not holds_all(sizes, scopes)
+    assert not at_once(BUDGET, workload).laplace
+
+
+def test_the_join_size_alone() -> None:
+    schema = pair(3)
+    workload = dj.Workload(schema, (kronecker(schema, {}, name="all"),))
+    rows = {"r": pa.table({"A": [1, 2], "p": [0, 1]}), "s": pa.table({"A": [1, 1], "q": [0, 1]})}
+    release = dj.release(schema, workload, rows, BUDGET, method="two_table")
+    assert release.ledger.epsilon == 1
+    assert ledger_violations(release.ledger, BUDGET) == []
+
+
+def test_the_plan_says_so() -> None:
+    schema = schema_of(2, 4)
+    workload = dj.Workload.marginals(schema, 2)
+    few = plan(Spec(schema, workload, BUDGET, "auto", "tight"))
+    assert [s.mechanism for s in few.stages] == ["discrete Laplace"] * 2
+    assert sum(s.share for s in few.stages) == pytest.approx(1.0)
+    many = plan(Spec(schema_of(12, 4), dj.Workload.marginals(schema_of(12, 4), 2), BUDGET, "auto", "tight"))
+    assert few.expected[0].cell < many.expected[0].cell / 4
+
+
+# Fits without one-way marginals --------------------------------------------------------------------------------------
+
+
+def narrow_fit(noisy: Any) -> tuple[Fit, Evidence]:
+    """A model of two one-way marginals and their pair, of which only the pair was measured."""
+    domain = Domain((), ("a", "b"), {"a": 3, "b": 4})
+    terms = Terms(domain, (("a",), ("b",), ("a", "b")))
+    return start(terms, float(noisy.sum())), Evidence.none(terms.size).add(terms.slices[2], noisy.ravel(), 4.0)
+
+
+def test_a_pair_tells_of_its_attributes() -> None:
+    table = np.outer([500.0, 40.0, 10.0], [0.1, 0.2, 0.3, 0.4])
+    fit, evidence = narrow_fit(table)
+    told = with_sums(fit, evidence)
+    first, second, both = fit.terms.slices
+    assert told.noisy[first] == pytest.approx(table.sum(axis=1))
+    assert told.noisy[second] == pytest.approx(table.sum(axis=0))
+    assert 1 / told.precision[first] == pytest.approx(16.0)
+    assert 1 / told.precision[second] == pytest.approx(12.0)
+    assert np.array_equal(told.precision[both], evidence.precision[both])
+    assert with_sums(fit, told) is told, "what was measured stays as it is"
+    begun = at_independence(fit, told)
+    assert begun.terms is fit.terms
+    found = learn(fit, evidence)
+    assert np.abs(found.table.ravel() - table.ravel()).max() < 4.0
+
+
+def test_steps_are_shorter_for_what_sums_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the search would begin at the uniform table, with steps as long as the prior allows."""
+    table = np.outer([5000.0, 400.0, 100.0], [0.01, 0.04, 0.05, 0.9])
+    fit, evidence = narrow_fit(table)
+    assert np.abs(learn(fit, evidence).table.ravel() - table.ravel()).max() < 4.0
+    monkeypatch.setattr("dpjoin.model.fit.with_sums", lambda _, evidence: evidence)
+    assert not np.abs(at_independence(fit, evidence).potentials).any()
