@@ -153,24 +153,32 @@ class PerTable:
             if len(group.scope) == 2 and set(group.scope) <= set(codes):
                 self.pairs[group.scope] = _histogram([codes[a] for a in group.scope], self.schema.shape(group.scope))
 
-    def answers(self, rho: float, rng: np.random.Generator, *, clip: bool = True) -> Answers:
-        """One noisy run: the same measurements, shares and steps as `per_table_then_join`."""
+    def answers(self, whole: float, rng: np.random.Generator, *, clip: bool = True, laplace: bool = False) -> Answers:
+        """One noisy run: the same measurements, shares and steps as `per_table_then_join`.
+
+        The budget is rho, or epsilon where noise is `laplace`.
+        """
         floor = 0.0 if clip else -np.inf
+
+        def noisy(exact: np.ndarray, marginals: int, share: float, floor: float) -> np.ndarray:
+            if laplace:
+                return np.maximum(exact + rng.laplace(0, marginals / share, exact.shape), floor)
+            return _noisy(exact, math.sqrt(marginals / (2 * share)), rng, floor)
+
         by_key: dict[str, np.ndarray] = {}
         pairs: dict[tuple[str, ...], np.ndarray] = {}
         degrees: dict[str, np.ndarray] = {}
         for table, names in self.owned.items():
             scopes = [s for s in self.pairs if self.owner[s[0]] == table]
-            kept = rho * (1 - PAIR_SHARE) if scopes else rho
-            sigma = math.sqrt(max(len(names), 1) / (2 * kept))
+            kept, each = whole * (1 - PAIR_SHARE) if scopes else whole, max(len(names), 1)
             for a in names:
-                by_key[a] = _noisy(self.by_key[a], sigma, rng, floor)[self.at[table]]
+                by_key[a] = noisy(self.by_key[a], each, kept, floor)[self.at[table]]
             if names:
                 degrees[table] = np.mean([by_key[a].sum(axis=1) for a in names], axis=0)
             else:
-                degrees[table] = _noisy(self.counts[table], sigma, rng, floor)[self.at[table]]
+                degrees[table] = noisy(self.counts[table], each, kept, floor)[self.at[table]]
             for scope in scopes:
-                pairs[scope] = _noisy(self.pairs[scope], math.sqrt(len(scopes) / (2 * rho * PAIR_SHARE)), rng, 0.0)
+                pairs[scope] = noisy(self.pairs[scope], len(scopes), whole * PAIR_SHARE, 0.0)
         one_way = {}
         for a, table in self.owner.items():
             one_way[a] = np.maximum(by_key[a].T @ self._others(degrees, {table}), 0)

@@ -50,7 +50,11 @@ SYNTHETIC = {
 HARD = "30k-10k-zipf.5"
 """The row on which auto should be far better than either simple way."""
 SIMPLE_WAYS = {
-    "table by table, then joined, and the join as one table have": ("per_table_numpy", "per_table_raw", "as_one"),
+    "table by table, then joined, and the join as one table have": (
+        "per_table_numpy",
+        "per_table_raw",
+        "as_one",
+    ),
     "dpjoin's own `per_table` has": ("per_table",),
 }
 """Both readings of "per table" there: what an outsider would do, and what came of it here."""
@@ -228,8 +232,8 @@ def column(name: str, row: Row) -> Run:
     if name == "uniform":
         answers = [np.full(len(e), row.join_size / len(e)) for e in row.exact]
         return lambda _: (answers, {})
-    if name in ("per_table_numpy", "per_table_raw"):
-        return _per_table_numpy(row, clip=name == "per_table_numpy")
+    if name in ("per_table_numpy", "per_table_raw", "per_table_laplace"):
+        return _per_table_numpy(row, clip=name == "per_table_numpy", laplace=name == "per_table_laplace")
     if name == "flatten":
         return _flatten(row)
     as_one = "two_table" if len(row.schema.tables) == 2 else "multi_table"
@@ -248,7 +252,7 @@ def _released(row: Row, method: str, profile: str) -> tuple[Answers, dict[str, A
     return np.split(release.answer(), np.cumsum([len(e) for e in row.exact])[:-1]), facts
 
 
-def _per_table_numpy(row: Row, *, clip: bool) -> Run:
+def _per_table_numpy(row: Row, *, clip: bool, laplace: bool) -> Run:
     """What an outsider would do with numpy. It is told which keys occur."""
     # To this baseline a join attribute is one that is marked as a key.
     keyed = [
@@ -256,8 +260,8 @@ def _per_table_numpy(row: Row, *, clip: bool) -> Run:
         for a in row.schema.attributes
     ]
     baseline = PerTable(replace(row.schema, attributes=tuple(keyed)), row.workload, row.tables)
-    rho = whole_rho(BUDGET)
-    return lambda rng: (baseline.answers(rho, rng, clip=clip), {})
+    whole = BUDGET.epsilon if laplace else whole_rho(BUDGET)
+    return lambda rng: (baseline.answers(whole, rng, clip=clip, laplace=laplace), {})
 
 
 def _flatten(row: Row) -> Run:
@@ -403,6 +407,8 @@ def _words() -> str:
         "knows which keys occur, so it is not private",
         "per_table_raw": "the same with negative counts, which are no longer biased where keys have few rows, and from "
         "which no rows can be drawn",
+        "per_table_laplace": "the same with Laplace noise, all of epsilon and no delta: the least noise there is "
+        "for so few numbers, as long as keys are heavy",
         "flatten": "at most tau rows per key, joined, then Private-PGM (mbi) on the join as one table to which a row "
         "contributes 2 tau; it knows the true largest degree and takes it as tau, so it is not private, and where "
         "degrees are small this is worth most (dpjoin knows as much where bounds are declared). OpenDP's contingency "

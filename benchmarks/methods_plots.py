@@ -20,13 +20,14 @@ COLUMNS = {
     "per_table": "per_table",
     "per_table_numpy": "per-table, then join",
     "per_table_raw": "per-table, not clipped",
+    "per_table_laplace": "per-table, Laplace",
     "flatten": "flatten and truncate",
     "hybrid": "hybrid",
     "keyed": "keyed",
     "capped": "capped",
     "auto": "auto",
 }
-OUTSIDE = ("uniform", "per_table_numpy", "per_table_raw", "flatten")
+OUTSIDE = ("uniform", "per_table_numpy", "per_table_raw", "per_table_laplace", "flatten")
 """The columns that are not dpjoin's."""
 COLOURS = {
     "uniform": "#94a3b8",
@@ -36,6 +37,7 @@ COLOURS = {
     "per_table": "#16a34a",
     "per_table_numpy": "#16a34a",
     "per_table_raw": "#84cc16",
+    "per_table_laplace": "#0d9488",
     "flatten": "#db2777",
     "hybrid": "#0891b2",
     "keyed": "#334155",

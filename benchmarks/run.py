@@ -7,6 +7,7 @@ import sys
 
 import accuracy
 import fading
+import few
 import gap
 import hybrid
 import joins
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         wanted = ["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else ["--runs", "7"]
         status = accuracy.main(wanted)
         quick = ["--quick"] if options.quick else []
-        status = status or shop.main(quick) or fading.main(quick)
+        status = status or shop.main(quick) or fading.main(quick) or few.main(quick)
         if not options.quick:
             status = status or joins.main([])
     if options.only in (None, "uniformize"):
