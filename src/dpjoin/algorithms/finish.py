@@ -28,6 +28,9 @@ ONE_STAGE = 2
 """Gaussian noise on a join is spent in stages, and what the first ones tell makes it worth about twice its rho."""
 LEAST_LEFT = Fraction(1, 500)
 """Of the rho that an exchange would give up, what it must leave: the size of the join is still to be measured."""
+STAGES_MATTER = 64
+"""Of a table with several attributes, noise drowns how they go together at single values or does not; Gaussian noise
+finds out in stages, and Laplace noise is not worth it."""
 PUSHED = 2
 """Where a new row pushes others out, or lets them fade, answers move by √2 times as much in l1 as in l2: squared."""
 
@@ -63,7 +66,8 @@ def laplace_finish(workload: Workload, epsilon: Fraction) -> Finish:
     """With k marginals Laplace noise has k√2/ε, and Gaussian noise √(k/2ρ): equal for ρ = ε²/4k."""
     schema = workload.schema
     square = epsilon**2 / 4
-    of_tables = max(len(own_scopes(workload, t.name, schema.join_attributes)) for t in schema.tables)
+    scopes = [own_scopes(workload, t.name, schema.join_attributes) for t in schema.tables]
+    of_tables = max(len(own) * (STAGES_MATTER if any(len(s) > 1 for s in own) else 1) for own in scopes)
     whole = square / (ONE_STAGE * max(1, len(clique_scopes(workload.groups))))
     return Finish(square / max(1, of_tables), whole / PUSHED, whole, epsilon)
 

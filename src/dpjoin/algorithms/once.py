@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+
+import numpy as np
 
 from dpjoin.algorithms.cliques import clique_importance, wanted_cliques
 from dpjoin.algorithms.marginals import SINGLES_SHARE
@@ -64,21 +66,25 @@ class Spread:
     """About how much each value of the key has, the most first; None: that is not known."""
     values: int = 1
     """How many values the key has."""
+    aligned: bool = True
+    """Whether other tables have the same frequent values."""
 
     def left(self, clique: Scope, cells: Mapping[Scope, int], precisions: Mapping[Scope, float]) -> float:
         """What noise of these precisions leaves of a marginal: no cell is off by more than it differs from others.
 
-        Where values of a key are known, it is what is left in a join with a table that has as many rows of each. If all
-        values had equally many, that would be what is left of all of them together; single values count by how far
-        they have more, and where noise drowns them they are as all together.
+        Where values of a key are known, it is what is left in a join with a table like this one. If that had equally
+        many rows of all values, it would be what is left of all of them together; single values count by how far it
+        has more, and where noise drowns them they are as all together.
         """
         differ = ONE_WAY if len(clique) == 1 or clique == self.key else INTERACTION
         n = cells[clique]
         everywhere = n / math.sqrt(precisions[clique] + (n / (differ * self.size)) ** 2)
         if self.by_value is None:
             return everywhere
-        rows, mean = self.by_value[self.by_value > 0], self.size / self.values
+        rows, mean = self.by_value[self.by_value > 0][: self.values], self.size / self.values
         more = (rows - mean) ** 2
+        if not self.aligned:
+            more = np.full(len(rows), (float(more.sum()) + (self.values - len(rows)) * mean**2) / self.values)
         if set(self.key) <= set(clique):
             each = n / self.values
             held = differ * rows / each
@@ -89,7 +95,7 @@ class Spread:
         at_values = max(wider, key=precisions.__getitem__)
         held = INTERACTION * rows * self.values / cells[at_values]
         drowned = 1.0 / (1.0 + precisions[at_values] * held**2)
-        return everywhere * (mean + float((drowned * more).sum()) / self.size)
+        return everywhere * (mean + (float((drowned * more).sum()) / self.size if self.aligned else 0.0))
 
 
 def once_shares(
@@ -99,13 +105,15 @@ def once_shares(
 
     The errors of a marginal of n cells, with importance w and share s, add up to about w·n/s. Their sum over marginals
     is least for s as √(w·n), and the largest error of a cell for s as w: so s is as √w times the fourth root of n.
-    Where only the size is known, it may be spread evenly, or a few cells may hold it all: what is close to the best in
-    both cases is taken.
+    Where only the size is known, it may be spread evenly, or a few cells may hold it all; and other tables may have the
+    same frequent values, or others. What is close to the best in both cases is taken.
     """
     narrow = [any(set(c) < set(other) for other in cliques) for c in cliques]
     weights = [w**0.5 * cells[c] ** 0.25 for c, w in zip(cliques, importance, strict=True)]
     sums = [sum(x for x, kind in zip(weights, narrow, strict=True) if kind == is_narrow) for is_narrow in (False, True)]
-    spreads = [spread] if spread is not None and spread.by_value is not None else [None, spread]
+    spreads = [None, spread]
+    if spread is not None and spread.by_value is not None:
+        spreads = [spread, replace(spread, aligned=not spread.aligned)]
     found: list[list[Fraction]] = []
     errors: list[list[float]] = []
     for part in NARROW_SHARES if any(narrow) else NARROW_SHARES[:1]:
