@@ -277,6 +277,10 @@ def test_many_marginals_have_no_option() -> None:
     workload = dj.Workload.marginals(many, [1, 2])
     assert not after_a_look(BUDGET, workload).options
     assert with_options(BUDGET, workload).rho() == BUDGET.rho()
+    # Two attributes of one table, keys declared: stages are worth more than Laplace noise.
+    tables = (dj.Table(name="r", attributes=("k", "a", "b")), dj.Table(name="s", attributes=("k", "e")))
+    two = dj.Schema(tables, tuple(dj.Attribute(name=x, range=(0, 3)) for x in "kabe"))
+    assert not after_a_look(BUDGET, dj.Workload.marginals(two, [("a", "b")])).options
 
 
 def test_worth_falls_with_the_number_of_marginals() -> None:

@@ -228,6 +228,22 @@ def test_many_rows_in_few_cells_need_no_narrow_marginals() -> None:
     assert drowned[2] < clear[2]
 
 
+def test_ranks_may_tell_of_more_values_than_there_are() -> None:
+    """They are noisy. And what other tables have is not known: all alike, or as frequent here as there."""
+    cliques = [("a",), ("b",), ("a", "b")]
+    cells = {("a",): 5, ("b",): 4, ("a", "b"): 20}
+    many = Spread(900.0, ("b",), np.full(30, 30.0), 4)
+    shares, error = once_shares(cliques, [1.0] * 3, cells, many)
+    assert sum(shares) == 1
+    assert 0 < error < np.inf
+    # Skewed here: whether others share that decides how much single values count.
+    skewed = Spread(900.0, ("b",), np.array([800.0, 50.0, 30.0, 20.0]), 4)
+    at = dict.fromkeys(cliques, 1.0)
+    apart = replace(skewed, aligned=False)
+    assert skewed.left(("a", "b"), cells, at) > apart.left(("a", "b"), cells, at)
+    assert skewed.left(("a",), cells, at) >= apart.left(("a",), cells, at)
+
+
 def test_importance_counts_for_laplace_noise() -> None:
     cliques = [("a", "b"), ("b", "c")]
     cells = dict.fromkeys(cliques, 64)
