@@ -31,7 +31,7 @@ Scope = tuple[str, ...]
 
 NARROW_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 """Which part of epsilon may go to marginals that wider ones contain: they say it too, summed over many noisy cells."""
-ONE_WAY, INTERACTION = 1.0, 0.3
+ONE_WAY, INTERACTION = 1.0, 0.6
 """By how much of their mean cells differ from what a fit expects where it knows nothing of them: guesses."""
 MANY = 64
 """With more marginals of several attributes Gaussian noise is smaller for every budget that protects anybody."""
