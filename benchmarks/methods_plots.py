@@ -44,7 +44,7 @@ COLOURS = {
     "capped": "#ea580c",
     "auto": "#dc2626",
 }
-IN_A_LINE = 6
+IN_A_LINE = 4
 """Entries of the legend."""
 LINE = 22
 """Height of a row of the plot."""
@@ -66,7 +66,7 @@ def _mark(name: str, x: float = 12.0, y: float = 0.0) -> str:
 def draw_methods(rows: Rows) -> None:
     """One line per row, one mark per column: mean total variation on a logarithmic axis, auto on top of the others."""
     shown = [g for g in GROUPS if any(r["group"] == g for r in rows.values())]
-    left, top, width = 190, 96, 640
+    left, top, width = 190, 116, 640
     height = LINE * (len(rows) + len(shown)) + 10
     values = [c["tv"] for r in rows.values() for c in r["columns"].values() if "tv" in c]
     # Half a step of room, so that no mark lies on the frame.
