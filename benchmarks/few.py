@@ -49,8 +49,9 @@ def naive(rows: dict[str, np.ndarray], scopes: list[tuple[str, ...]], rng: np.ra
     noisy = {}
     for scope in measured:
         exact = marginal(rows, scope)
-        noise = rng.laplace(0, k / BUDGET.epsilon, len(exact)) if way == "Laplace" else None
-        if noise is None:
+        if way == "Laplace":
+            noise = rng.laplace(0, k / BUDGET.epsilon, len(exact))
+        else:
             noise = rng.normal(0, math.sqrt(k / (2 * whole_rho(BUDGET))), len(exact))
         noisy[scope] = exact + noise
     found = []

@@ -171,14 +171,18 @@ def _root(square: Fraction) -> Fraction:
     return Fraction(above, math.isqrt(square.denominator))
 
 
+DELTA_LEFT = "total: delta is left"
+
+
 def not_the_budget(curator: Curator, budget: Budget) -> list[str]:
-    """The ledger must add up to the budget exactly."""
+    """The ledger must add up to the budget exactly. Delta that was set aside and not used is a finding of its own."""
     ledger, accountant = curator.ledger, curator._accountant
     if isinstance(accountant, PaperAccountant):
         exact = (ledger.epsilon, ledger.delta) == (budget.exact.epsilon, budget.exact.delta)
     else:
-        whole = (accountant.rho, accountant.truncation_delta, accountant.laplace)
-        exact = (ledger.rho, ledger.delta, ledger.epsilon) == whole
+        exact = (ledger.rho, ledger.epsilon) == (accountant.rho, accountant.laplace)
+        if exact and ledger.delta != accountant.truncation_delta:
+            return [DELTA_LEFT]
     return [] if exact else ["total: not the budget"]
 
 

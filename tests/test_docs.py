@@ -14,6 +14,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.algorithms.auto import auto_shares
 from dpjoin.algorithms.capped import RANKS_SHARE, SIZES_SHARE, capped_shares, fades_of, fading_price
+from dpjoin.algorithms.finish import AT_ONCE_SHARE, LAPLACE_SHARE
 from dpjoin.methods import as_one_shares, common_key_shares, spendable
 from dpjoin.planning import plan
 from dpjoin.privacy.fading import faded_bound
@@ -21,6 +22,7 @@ from dpjoin.spec import Spec
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+HOW = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.docs
 
@@ -83,6 +85,10 @@ def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> 
     bounded, caps = as_one_shares(budget, schema), capped_shares(budget, schema)
     shift = common_key_shares(budget, schema).degrees_width
     ranks = math.sqrt(budget.composition.variance(1, caps.ranks.rho))
+    gaussian = math.sqrt(budget.composition.variance(1, budget.rho()))
+    assert f"one has a deviation of {gaussian:.1f} at (1, 1e-6)" in HOW
+    assert f"for {float(AT_ONCE_SHARE) * 100:.0f} % of ε" in HOW
+    assert f"or for {float(LAPLACE_SHARE) * 100:.0f} % after" in HOW
     page = (ROOT / "docs" / "capped.md").read_text(encoding="utf-8")
     assert f"X is {bounded.half_width} on average" in page
     assert f"a deviation of {ranks:.0f} rows" in page

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Tape, attach, audited, ledger_violations, tight_run
+from audit import DELTA_LEFT, Tape, attach, audited, ledger_violations, tight_run
 from dpjoin.algorithms import auto, keyed, per_table
 from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.finish import AT_ONCE_SHARE, LAPLACE_SHARE, Finish, finishes, laplace_finish, with_options
@@ -21,13 +21,20 @@ from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.ranks import both_looks
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.errors import BudgetError
+from dpjoin.errors import BudgetError, SpecError
 from dpjoin.methods import after_a_look
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.planning import plan
-from dpjoin.privacy.budget import OPTION_SHARE, Budget, Concentrated, ConcentratedAccountant, laplace_cost
+from dpjoin.privacy.budget import (
+    OPTION_SHARE,
+    Budget,
+    Concentrated,
+    ConcentratedAccountant,
+    PaperAccountant,
+    laplace_cost,
+)
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import NoisyRanks, Question
+from dpjoin.privacy.partition import Alone, NoisyRanks, Question
 from dpjoin.spec import Spec
 from test_auto import bounded, declared, forced_way
 from test_uniformize import changed, skewed_rows
@@ -95,6 +102,40 @@ def test_of_several_options_the_best_that_is_left_is_taken() -> None:
         assert accountant.options == ()
 
 
+@pytest.mark.parametrize("options", [(Fraction(-1, 10), Fraction(1, 2)), (Fraction(0),), (Fraction(11, 10),)])
+def test_options_are_a_part_of_epsilon(options: tuple[Fraction, ...]) -> None:
+    """A negative one would buy more rho than there is."""
+    with pytest.raises(SpecError, match="Laplace noise"):
+        replace(BUDGET, options=options)
+
+
+@pytest.mark.parametrize("epsilon", [0.004, 0.01, 0.05, 1.0, 5.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-15, 1e-6, 0.1])
+def test_options_serve_every_budget_or_are_not_there(epsilon: float, delta: float) -> None:
+    """Whatever the budget, there is an accountant; what an exchange leaves is less than there was."""
+    for budget in (Budget(epsilon=epsilon, delta=delta), Budget(epsilon=epsilon, delta=delta).without_choices()):
+        accountant = ConcentratedAccountant(budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE)))
+        assert all(0 < option.rho < accountant.rho for option in accountant.options)
+
+
+def test_only_the_whole_instance_exchanges() -> None:
+    schema = declared("two")
+    engine = BruteEngine(schema, {t.name: [] for t in schema.tables})
+    curator = Curator(engine, ConcentratedAccountant(BUDGET.with_options([Fraction(3, 4)])))
+    names = [t.name for t in schema.tables]
+    (part, *_) = curator.restrict(
+        "tables", {n: Alone(n, schema.table(n).attributes) for n in names}, [Concentrated(Fraction(1, 10**4))] * 2
+    )
+    with pytest.raises(BudgetError, match="whole instance"):
+        part.exchange()
+    assert part.offer is None
+    with pytest.raises(BudgetError, match="no rho"):
+        Curator(engine, PaperAccountant(BUDGET)).exchange()
+    # A sub-instance cannot have Laplace noise that the whole has not got.
+    with pytest.raises(BudgetError, match="exceeds"):
+        curator.restrict("more", {"x": Alone(names[0], ("A",))}, [laplace_cost(Fraction(1, 10))])
+
+
 def test_without_an_option_there_is_no_exchange() -> None:
     accountant = ConcentratedAccountant(BUDGET)
     assert accountant.offer is None
@@ -136,7 +177,7 @@ def audits(method: str, shape: str, way: str | None, count: int, monkeypatch: py
         )
         wrong, outcome = audited(made, rows, changed(schema, rows, rng), budget)
         # auto sets delta aside for the hybrid, which this is not.
-        assert [w for w in wrong if method != "auto" or w != "total: not the budget"] == []
+        assert [w for w in wrong if method != "auto" or w != DELTA_LEFT] == []
         assert way is None or outcome.method == way
 
 

@@ -18,6 +18,7 @@ import dpjoin as dj
 from audit import audited, ledger_violations, tight_run
 from dpjoin.algorithms.chosen import holds_all
 from dpjoin.algorithms.once import Spread, gaussian_error, laplace_pays, once_shares, total_of
+from dpjoin.algorithms.shares import round_down
 from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.algorithms.two_table import two_table_tight
 from dpjoin.engine.brute import BruteEngine
@@ -31,6 +32,7 @@ from dpjoin.planning import plan
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, ConcentratedAllowance, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
+from dpjoin.privacy.partition import Question
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm
 from dpjoin.schema import DegreeBound
 from dpjoin.spec import Spec
@@ -162,6 +164,11 @@ def test_charges_are_refused_before_anything_is_drawn() -> None:
         curator.measure_query(
             product_group(schema, {"t": (("x0",), np.array([[0, 1, 1]]))}), 0, bound, laplace_cost(Fraction(1, 10))
         )
+    with pytest.raises(BudgetError, match="must not be paid for"):
+        curator._event("discrete Gaussian", "anything", laplace_cost(Fraction(1, 10)), Fraction(1), {})
+    question = Question(name="ranks", rules={"t": {}}, by=("x0",))
+    with pytest.raises(BudgetError, match="some rho"):
+        curator.noisy_ranks("ranks", [question], (1, 2), laplace_cost(Fraction(1, 10)))
     assert curator.ledger.events == ()
     assert curator.laplace_left == Fraction(1, 2)
     curator.measure(group, bound, laplace_cost(Fraction(1, 2)))
@@ -192,6 +199,12 @@ def test_noise_of_both_kinds_is_within_the_request() -> None:
 
 
 # Which noise, and for what -------------------------------------------------------------------------------------------
+
+
+def test_nothing_rounds_down_to_nothing() -> None:
+    """A share of no budget must end, and be refused where it is to be spent."""
+    assert round_down(Fraction(0)) == 0
+    assert round_down(Fraction(1, 3)) <= Fraction(1, 3)
 
 
 def test_few_marginals_get_laplace_noise() -> None:

@@ -51,6 +51,8 @@ class TightShares:
 
 def round_down(rho: Fraction) -> Fraction:
     """A short fraction just below rho (relative error below 2^-40)."""
+    if rho <= 0:
+        return Fraction(0)  # which no mechanism accepts as a cost
     scale = DYADIC
     while rho * scale < DYADIC:
         scale *= 2

@@ -98,8 +98,9 @@ class Budget:
             raise SpecError(
                 f"delta ({self.delta}) must lie between 1e-15 and 0.1; choose it well below one over the number of rows"
             )
-        if not 0 <= self.laplace <= self.laplace + max(self.options, default=0) <= self.exact.epsilon:
-            raise SpecError(f"Laplace noise ({float(self.laplace):.3g}) must take between none and all of epsilon")
+        most = self.laplace + max(self.options, default=0)
+        if not 0 <= self.laplace <= most <= self.exact.epsilon or any(option <= 0 for option in self.options):
+            raise SpecError(f"Laplace noise ({float(most):.3g}) must take between none and all of epsilon")
         if self.composition.grain and not self._gaussian_serves:
             raise SpecError(
                 f"Gaussian composition must have epsilon at least {float(SMALLEST_EPSILON):.3g} and delta at most "

@@ -360,11 +360,11 @@ class Curator:
                 raise BudgetError(f"question {question.name!r} must be about rows of a private table")
         if list(edges) != sorted({e for e in edges if e > 0}):
             raise BudgetError("edges of ranks must be increasing whole numbers from 1 on")
+        moves = 1 + self._churn
+        variance = self.composition.variance(moves**2, cost.rho)
         places = [self._places(q.rules) for q in questions]
         self._charge_stage(places, [{}] * len(questions), [cost] * len(questions))
         self._enter(stage, {q.name: q.rules for q in questions})
-        moves = 1 + self._churn
-        variance = self.composition.variance(moves**2, cost.rho)
         answers = []
         for question in questions:
             event = Event(
