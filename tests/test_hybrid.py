@@ -690,7 +690,7 @@ def test_a_join_of_models_that_has_the_exact_size_is_caught(exact: bool, monkeyp
 # The size of a join of models ------------------------------------------------------------------------------------
 
 
-def test_a_join_of_models_gets_the_size_of_the_join() -> None:
+def test_a_join_of_models_gets_the_size_of_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise hides which of 4,000 values are frequent in both tables, so a join of models alone is far too small."""
     rng = np.random.default_rng(8)
     popular = 1 / np.arange(1.0, 4_001.0) ** 0.4
@@ -707,8 +707,12 @@ def test_a_join_of_models_gets_the_size_of_the_join() -> None:
     workload = Workload.marginals(schema, [("p", "q")])
     exact = int(np.dot(*(np.bincount(k, minlength=4_000) for k in keys)))
     engine = DuckEngine(schema, tables, attributes=workload.attributes)
-    first, shares = (per_table_shares(Budget(epsilon=1.0, delta=1e-6), schema) for _ in range(2))
-    plain = release_tables(Curator(engine, first.accountant), workload, None, silent).model.total
+    first, again, shares = (per_table_shares(Budget(epsilon=1.0, delta=1e-6), schema) for _ in range(3))
+    counted = release_tables(Curator(engine, first.accountant), workload, None, silent).model.total
+    assert counted == pytest.approx(exact, rel=0.15)
+    with monkeypatch.context() as patched:
+        patched.setattr(Joined, "counted", None)
+        plain = release_tables(Curator(engine, again.accountant), workload, None, silent).model.total
     assert plain < 0.93 * exact
     curator = Curator(engine, shares.accountant)
     outcome = per_table_tight(curator, workload, shares, silent)
@@ -746,7 +750,7 @@ def test_the_size_leans_on_what_is_known(
     class Models:
         total = 500.0
         member_totals = np.array([480.0, 520.0])
-        told_apart, by_chance = 0.5, 200.0
+        told_apart, by_chance, counted = 0.5, 200.0, None
 
     found = likely_total(Models(), Size(NoisyTotal(noisy, deviation), flattened))  # type: ignore[arg-type]
     assert between[0] <= found.noisy <= between[1]
@@ -759,11 +763,36 @@ def test_models_know_better_than_caps_that_lost_rows() -> None:
     class Models:
         total = 500.0
         member_totals = np.array([480.0, 520.0])
-        told_apart, by_chance = 1.0, 200.0
+        told_apart, by_chance, counted = 1.0, 200.0, None
 
     for noisy, flattened, taken in ((300.0, 0.0, 500.0), (300.0, 50.0, 300.0), (900.0, 0.0, 900.0)):
         found = likely_total(Models(), Size(NoisyTotal(noisy, 10.0), flattened))  # type: ignore[arg-type]
         assert found.noisy == taken
+
+
+@pytest.mark.parametrize(
+    ("total", "counted", "between"),
+    [
+        (None, (600.0, 5.0), (600.0, 600.0)),  # the models lack something
+        (None, (600.0, 200.0), (500.0, 500.0)),  # or it is noise
+        (NoisyTotal(612.0, 5.0), (600.0, 5.0), (605.0, 607.0)),  # the join itself says as much
+        (NoisyTotal(620.0, 300.0), (600.0, 5.0), (600.0, 601.0)),
+        (NoisyTotal(300.0, 5.0), (600.0, 5.0), (600.0, 600.0)),  # it contradicts: caps may lose rows, noise does not
+    ],
+)
+def test_counted_rows_lack_nothing(
+    total: NoisyTotal | None, counted: tuple[float, float], between: tuple[float, float]
+) -> None:
+    """Where their noise is small, they say more than models, which pull values together."""
+
+    class Models:
+        total = 500.0
+        member_totals = np.array([480.0, 520.0])
+        told_apart, by_chance = 0.5, 200.0
+
+    Models.counted = counted  # type: ignore[attr-defined]
+    found = likely_total(Models(), None if total is None else Size(total, 30.0))  # type: ignore[arg-type]
+    assert between[0] <= found.noisy <= between[1]
 
 
 def test_the_size_needs_no_caps_where_bounds_are_declared() -> None:

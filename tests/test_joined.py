@@ -228,6 +228,60 @@ def test_rows_that_are_spread_evenly_meet_by_chance(name: str) -> None:
     assert joined.by_chance == pytest.approx(brute(joined, flat).sum())
 
 
+def counting(table: Model, seed: int, deviation: float) -> Model:
+    """The model as if it had been fitted to its own pairs of attributes with noise, and to nothing else."""
+    assert table.terms is not None
+    evidence, rng = Evidence.none(table.terms.size), np.random.default_rng(seed)
+    for clique, where in zip(table.terms.cliques, table.terms.slices, strict=True):
+        if len(clique) > 1:
+            exact = table.domain.marginal(table.table, clique).ravel()
+            evidence = evidence.add(where, exact + deviation * rng.standard_normal(len(exact)), deviation**2)
+    return dataclasses.replace(table, evidence=evidence)
+
+
+def test_what_was_counted_adds_up_by_precision() -> None:
+    """Of three attributes, s in (s, a) with half the variance that it has in (s, t), by loops."""
+    table = counting(make_table(("s", "t", "a"), 5), 1, 2.0)
+    assert table.terms is not None
+    assert table.evidence is not None
+    where = dict(zip(table.terms.cliques, table.terms.slices, strict=True))
+    evidence = table.evidence.add(where["s", "a"], table.evidence.noisy[where["s", "a"]], 4.0)  # precision 1/2
+    table = dataclasses.replace(table, evidence=evidence)
+    found = table.counted(("s",))
+    assert found is not None
+    precisions = {("s", "t"): 0.25 / SIZES["t"], ("s", "a"): 0.5 / SIZES["a"]}
+    for value in range(SIZES["s"]):
+        sums = {
+            pair: sum(evidence.noisy[where[pair]][value * SIZES[pair[1]] + other] for other in range(SIZES[pair[1]]))
+            for pair in precisions
+        }
+        mean = sum(precisions[p] * sums[p] for p in sums) / sum(precisions.values())
+        assert found[0][value] == pytest.approx(mean)
+    assert found[1] == pytest.approx(1 / sum(precisions.values()))
+    assert table.counted(("s", "t", "a")) is None
+    assert make_table(("s", "a"), 5).counted(("s",)) is None
+    turned = [c[0] for c in (table.counted(("a", "s")), table.counted(("s", "a"))) if c is not None]
+    assert np.array_equal(turned[0], turned[1].T)
+
+
+@pytest.mark.parametrize("name", ["triangle", "unlisted", "shared by three"])
+def test_the_size_by_counted_rows_is_unbiased_and_knows_its_noise(name: str) -> None:
+    """As often too large as too small, off by about as much as it says; models that were not counted tell nothing."""
+    joined = make_joined(SHAPES[name])
+    assert joined.counted is None
+    exact = brute(joined, [table.table for table in joined.tables]).sum()
+    sizes, deviations = [], []
+    for seed in range(400):
+        tables = tuple(counting(table, 10 * seed + n, 0.2) for n, table in enumerate(joined.tables))
+        found = dataclasses.replace(joined, tables=tables).counted
+        assert found is not None
+        sizes.append(found[0])
+        deviations.append(found[1])
+    off = np.array(sizes) - exact
+    assert abs(off.mean()) < 4 * off.std() / 20
+    assert 0.9 * off.std() < np.mean(deviations) < 1.5 * off.std()
+
+
 def test_models_that_agree_with_their_members_tell_values_apart() -> None:
     """Members as they are: one. Members that differ: less, the more they do. No member: one, nothing is in doubt."""
     joined = make_joined(SHAPES["unlisted"])

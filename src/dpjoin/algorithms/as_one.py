@@ -128,6 +128,7 @@ def measure_join(
         floor=floor,
         known=known,
         deviations=tuple(noise_of(fitted.evidence, where) for where in terms.slices),
+        evidence=fitted.evidence,
     )
     return model, strategy
 

@@ -190,7 +190,7 @@ def release_tables(
         models = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank)
         joined = Joined(domain_of(workload), models)
         strategy = f"{len(models)} tables, each with all that is left"
-        if size is not None:
+        if size is not None or joined.counted is not None:
             likely = likely_total(joined, size)
             joined = joined.resized(max(1.0, likely.noisy), likely.deviation)
             strategy += ", scaled to the size of the join"
@@ -203,20 +203,31 @@ def _by_all(schema: Schema, ranks: NoisyRanks) -> bool:
     return set(ranks.question.by) == own & set(schema.join_attributes)
 
 
-def likely_total(joined: Joined, size: Size) -> NoisyTotal:
-    """What the size of the join and that of the models' join make of each other, by precision.
+def likely_total(joined: Joined, size: Size | None) -> NoisyTotal:
+    """What the size of the join, seen from it and by counted rows, and that of the models' join make of each other.
 
     Noise hides how many rows each value has, so models pull values together, and their join lacks what values with many
-    rows in all tables have beyond others. Nothing in the tables shows how much that is: the join itself does.
+    rows in all tables have beyond others. Counted rows lack nothing, and have more noise. Both come from the same noisy
+    numbers, so one of them is taken, and weighed by precision against what the join itself shows.
     """
     own = float(np.sqrt(((joined.member_totals - joined.total) ** 2).mean()))
-    total, flattened = size.total, size.flattened
+    total, flattened = (None, 0.0) if size is None else (size.total, size.flattened)
     if flattened is None:
         flattened = FLATTENED * (1 - joined.told_apart) * abs(joined.total - joined.by_chance)
+        assert total is not None
         total = replace(total, deviation=math.hypot(total.deviation, UNDER_CAPS * total.noisy))
-    models = NoisyTotal(min(joined.total, size.most), max(1.0, math.hypot(own, flattened)))
+    models = NoisyTotal(joined.total, max(1.0, math.hypot(own, flattened)))
+    unbiased = False
+    if joined.counted is not None:
+        counted = NoisyTotal(*joined.counted)
+        missing = max(0.0, abs(counted.noisy - models.noisy) - counted.deviation)
+        if unbiased := counted.deviation < math.hypot(models.deviation, missing):
+            models = counted
+    if size is None or total is None:
+        return models
+    models = replace(models, noisy=min(models.noisy, size.most))
     if abs(total.noisy - models.noisy) > CONTRADICTS * math.hypot(total.deviation, models.deviation):
         # Caps may lose more than they seem to; where next to nothing is pulled together, the models know.
         lost = size.flattened is not None and flattened < own and total.noisy < models.noisy
-        return models if lost else total
+        return models if lost or unbiased else total
     return total.combined(models)

@@ -165,6 +165,30 @@ class Joined:
             shares.append(seen / (seen + doubt) if seen + doubt else 1.0)
         return math.prod(shares)
 
+    @cached_property
+    def counted(self) -> tuple[float, float] | None:
+        """The size of the join by each table's rows where tables meet, as noise left them, and about how far off it is.
+
+        A join of models is too small: they have no negative cells, and pull values together. Noise in one table has
+        nothing to do with that in others, so products of what they counted are unbiased, and so is their sum. Its
+        variance is about that of each table's noise, times what others counted there, squared; their noise makes that a
+        little too large. None where a table did not count what it meets others by.
+        """
+        factors, variances = [], []
+        for table in self.tables:
+            names = tuple(a for a in table.domain.attributes if a in self._links)
+            found = table.counted(names) if isinstance(table, Model) else None
+            if found is None:
+                return None
+            factors.append(Factor(names, found[0]))
+            variances.append(found[1])
+        size = float(_contracted(factors, (), None))
+        squared = 0.0
+        for n, (factor, variance) in enumerate(zip(factors, variances, strict=True)):
+            others = _contracted([f for i, f in enumerate(factors) if i != n], factor.names, None)
+            squared += variance * float((others**2).sum())
+        return size, math.sqrt(squared)
+
     def resized(self, total: float, deviation: float) -> Joined:
         """The same shape with another size, known from elsewhere: one table's model is scaled, and so are its members.
 

@@ -63,6 +63,8 @@ class Model:
     """The noise's standard deviation in a cell of each clique."""
     unsure: float = 0.0
     """Of a model without members: how far off its total may be, in join results; every answer is off in proportion."""
+    evidence: Evidence | None = None
+    """The noisy numbers that it was fitted to, as they are; not kept in files."""
 
     @cached_property
     def table(self) -> FloatArray:
@@ -115,6 +117,25 @@ class Model:
     def knows(self, scope: Sequence[str]) -> bool:
         """Whether error bars are known within a scope."""
         return any(set(scope) <= known for known in self.known)
+
+    def counted(self, scope: Sequence[str]) -> tuple[FloatArray, float] | None:
+        """A scope's cells as noise left them, and the variance of that noise; None if nothing measured contains it.
+
+        Unbiased, and where there are few rows often below zero: every measured clique's sums, weighed by precision.
+        """
+        if self.terms is None or self.evidence is None:
+            return None
+        found, precision = np.zeros([self.domain.sizes[a] for a in scope]), 0.0
+        for clique, where in zip(self.terms.cliques, self.terms.slices, strict=False):
+            own = float(self.evidence.precision[where.start])
+            if not set(scope) <= set(clique) or not own:
+                continue
+            cells = self.evidence.noisy[where].reshape([self.domain.sizes[a] for a in clique])
+            sums = np.moveaxis(cells, [clique.index(a) for a in scope], range(len(scope)))
+            sums = sums.sum(axis=tuple(range(len(scope), len(clique))))
+            own *= sums.size / cells.size
+            found, precision = found + own * sums, precision + own
+        return (found / precision, 1.0 / precision) if precision else None
 
     def answer(self, group: Group) -> FloatArray:
         """The group's answers on the model."""
