@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dpjoin as dj
 from audit import audited, ledger_violations, tight_run
 from dpjoin.algorithms.chosen import holds_all
-from dpjoin.algorithms.once import Spread, gaussian_error, laplace_pays, once_shares, total_of
+from dpjoin.algorithms.once import ByValue, Spread, gaussian_error, laplace_pays, once_shares, total_of
 from dpjoin.algorithms.shares import round_down
 from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.algorithms.two_table import two_table_tight
@@ -236,7 +236,7 @@ def test_many_rows_in_few_cells_need_no_narrow_marginals() -> None:
     # Where a few values hold most rows, their cells are what counts in a join.
     even, few = np.full(1000, 3.0), np.append(np.full(4, 700.0), np.full(50, 4.0))
     drowned, clear = (
-        once_shares(cliques, [1.0] * 3, cells, Spread(3e3, ("b",), rows, 1000))[0] for rows in (even, few)
+        once_shares(cliques, [1.0] * 3, cells, Spread(3e3, ByValue(("b",), rows), 1000))[0] for rows in (even, few)
     )
     assert drowned[2] < clear[2]
 
@@ -245,12 +245,12 @@ def test_ranks_may_tell_of_more_values_than_there_are() -> None:
     """They are noisy. And what other tables have is not known: all alike, or as frequent here as there."""
     cliques = [("a",), ("b",), ("a", "b")]
     cells = {("a",): 5, ("b",): 4, ("a", "b"): 20}
-    many = Spread(900.0, ("b",), np.full(30, 30.0), 4)
+    many = Spread(900.0, ByValue(("b",), np.full(30, 30.0)), 4)
     shares, error = once_shares(cliques, [1.0] * 3, cells, many)
     assert sum(shares) == 1
     assert 0 < error < np.inf
     # Skewed here: whether others share that decides how much single values count.
-    skewed = Spread(900.0, ("b",), np.array([800.0, 50.0, 30.0, 20.0]), 4)
+    skewed = Spread(900.0, ByValue(("b",), np.array([800.0, 50.0, 30.0, 20.0])), 4)
     at = dict.fromkeys(cliques, 1.0)
     apart = replace(skewed, aligned=False)
     assert skewed.left(("a", "b"), cells, at) > apart.left(("a", "b"), cells, at)

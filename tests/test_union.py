@@ -335,6 +335,8 @@ def test_cells_known_to_be_empty_have_no_bar() -> None:
     wide = dataclasses.replace(fitted, terms=Terms(DOMAIN, (("a", "c"),), (), CORNER), deviations=(25.0,))
     single = dj.Workload.marginals(SCHEMA, [("c",)]).groups[0]
     assert np.allclose(wide.noise(single) ** 2, 25.0**2 * np.array([4, 3, 2, 1, 0]))
+    # So it is where the pair was not measured at all, of which nothing is known.
+    assert dataclasses.replace(wide, deviations=(np.inf,)).noise(single).tolist() == [np.inf] * 4 + [0.0]
 
 
 # -- releases ---------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from dpjoin.hypergraph import drawing, join_class
 from dpjoin.methods import as_one_shares, chosen_method, common_key_shares
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
-from dpjoin.privacy.budget import Budget
+from dpjoin.privacy.budget import Budget, ConcentratedAccountant
 from dpjoin.privacy.fading import faded_bound
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, declared_limits, degree_caps, degree_factors, subsets
@@ -286,8 +286,8 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
         looks: list[Stage] = []
         if tables.look is not None:
             note = "how many rows have which rank: where to cap"
-            first, again, sizes = (float(part / whole) for part in look_shares(tables.accountant))
-            looks.append(Stage("ranks", "discrete Gaussian", first + again, note))
+            ranks, sizes = _looks(tables.accountant)
+            looks.append(Stage("ranks", "discrete Gaussian", ranks, note))
             looks.append(Stage("sizes under caps", "discrete Gaussian", sizes, "of the join"))
         if tables.count is not None:
             looks.append(Stage("join size", "discrete Gaussian", float(tables.count.rho / whole), "unbiased"))
@@ -300,14 +300,15 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
         )
     if method == "keyed":
         keyed = keyed_shares(spec.budget, spec.schema)
+        looked = keyed.ranks.rho + (keyed.first.rho if keyed.first else 0)
         told = (
-            ("ranks", keyed.ranks, "how many rows have which rank: what degrees are like"),
-            ("degrees", keyed.degrees, "of every value of the key in each table, unbiased"),
-            ("sizes", keyed.sizes, "of light values under a few caps"),
-            ("join size", keyed.count, "of light values, unbiased"),
+            ("ranks", looked, "how many rows have which rank: what degrees are like"),
+            ("degrees", keyed.degrees.rho, "of every value of the key in each table, unbiased"),
+            ("sizes", keyed.sizes.rho, "of light values under a few caps"),
+            ("join size", keyed.count.rho, "of light values, unbiased"),
         )
         whole = keyed.accountant.rho
-        before = [Stage(name, "discrete Gaussian", float(cost.rho / whole), note) for name, cost, note in told]
+        before = [Stage(name, "discrete Gaussian", float(rho / whole), note) for name, rho, note in told]
         note = "of light values as one join, of heavy ones table by table; each has all of it"
         return (*before, Stage("queries", "discrete Gaussian", 1 - sum(s.share for s in before), note))
     if method == "hybrid":
@@ -346,10 +347,16 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
+def _looks(accountant: ConcentratedAccountant) -> tuple[float, float]:
+    """Of rho, what looks at ranks and at sizes cost, first ones included."""
+    look = look_shares(accountant)
+    found = look.first_ranks + look.ranks, look.first_size + look.sizes
+    return float(found[0] / accountant.rho), float(found[1] / accountant.rho)
+
+
 def _capped_stages(shares: AutoShares | CappedShares) -> tuple[Stage, ...]:
     whole = shares.accountant.rho
-    first, again, sizes = (float(part / whole) for part in look_shares(shares.accountant))
-    ranks = first + again
+    ranks, sizes = _looks(shares.accountant)
     left = 1 - ranks - sizes - float(shares.count.rho / whole)
     note = "where to cap" if isinstance(shares, CappedShares) else "which method promises least, and where to cap"
     queries = "of what the caps leave"
@@ -375,7 +382,7 @@ def _capped_expected(spec: Spec, shares: AutoShares | CappedShares, degree: int,
         full = math.prod(fade.full for fade in fades.values())
         bound, removed = faded_bound(spec.schema, declared_limits(spec.schema), fades) / full, 1
         lengthened = 1.0
-    left = float(shares.accountant.rho - sum(look_shares(shares.accountant)) - shares.count.rho)
+    left = float(shares.accountant.rho - look_shares(shares.accountant).whole - shares.count.rho)
     count = 1.6449 * bound * removed / math.sqrt(2 * float(shares.count.rho))
     cell = 1.6449 * bound * lengthened * math.sqrt(max(1, _measured(spec.workload)) / (2 * left))
     return Expected(degree, math.ceil(bound), count, cell, cell / join_size if join_size else None)
@@ -424,7 +431,7 @@ def _option(budget: Budget) -> list[str]:
     most, least = (float(some(budget.options) / budget.exact.epsilon) for some in (max, min))
     return [
         f"Where tables by themselves promise least, what is left after the look is exchanged for Laplace noise with "
-        f"{least:.0%} of epsilon ({most:.0%} if ranks alone settle it): less noise for so few marginals."
+        f"{least:.0%} of epsilon ({most:.0%} if a first look settles it): less noise for so few marginals."
     ]
 
 

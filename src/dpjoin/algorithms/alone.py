@@ -12,6 +12,7 @@ from functools import reduce
 import numpy as np
 
 from dpjoin.algorithms.as_one import measure_join
+from dpjoin.algorithms.once import ByValue
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
@@ -68,11 +69,13 @@ def measure_alone(
     progress: Progress,
     noisy_degrees: Mapping[str, FloatArray] | None = None,
     by_rank: Mapping[str, FloatArray] | None = None,
+    known: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Model, ...]:
     """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each.
 
     With `noisy_degrees` of the listed values, sums that are weighed by them are measured too. `by_rank` tells about how
-    many rows values of a table's join attributes have, the most first.
+    many rows values of a table's join attributes have, the most first; frequent ones are `known` to be the same in all
+    tables to a degree between two.
     """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
@@ -105,7 +108,7 @@ def measure_alone(
                 also = [s for s in _parts_of(schema, asked, key)[0] if s not in scopes]
                 also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
             own_key = schema.in_order(set(key) & {a.name for a in schema.attributes})
-            rows = (own_key, by_rank[table]) if by_rank is not None and table in by_rank else None
+            rows = ByValue(own_key, by_rank[table], known) if by_rank is not None and table in by_rank else None
             model, _ = measure_join(
                 curator, own, bound, total, say, also=also, implied=implied, by_value=rows, seed=seed
             )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from dpjoin.algorithms.chosen import measure_all_once, measure_chosen
 from dpjoin.algorithms.cliques import clique_groups, clique_importance, wanted_cliques, with_singles
 from dpjoin.algorithms.marginals import Fitted, measure_marginals
-from dpjoin.algorithms.once import Spread, laplace_unit, measure_once, once_shares, total_of
+from dpjoin.algorithms.once import ByValue, Spread, laplace_unit, measure_once, once_shares, total_of
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.rounds import measure_products, prospect, run_rounds
 from dpjoin.algorithms.shares import round_down
@@ -17,7 +18,7 @@ from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence, learn, start
 from dpjoin.model.model import Model, clique_scopes, plausible
-from dpjoin.model.terms import BoolArray, Domain, FloatArray, Terms
+from dpjoin.model.terms import BoolArray, Domain, Terms
 from dpjoin.privacy.budget import Concentrated, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.sensitivity import weight_ranges
@@ -55,7 +56,7 @@ def measure_join(
     support: BoolArray | None = None,
     also: Sequence[tuple[str, ...]] = (),
     implied: Sequence[tuple[str, ...]] = (),
-    by_value: tuple[tuple[str, ...], FloatArray] | None = None,
+    by_value: ByValue | None = None,
     seed: int = 0,
 ) -> tuple[Model, str]:
     """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words.
@@ -63,7 +64,7 @@ def measure_join(
     Beside the marginals asked for, and the one-way marginals in them, `also` these are measured, parts of others: what
     shows in many cells together, noise drowns in each of them. `implied` ones are parts of others, too: the model has
     terms for them, and they are measured only where that pays. `by_value` tells about how many rows the values of a key
-    have, the most first.
+    have.
     """
     if is_large(workload):
         return _measure_large(curator, workload, bound, total, progress, seed=seed)
@@ -88,9 +89,10 @@ def measure_join(
     importance = clique_importance(workload, cliques)
     if once:
         cells, unit = {c: workload.schema.cells(c) for c in cliques}, laplace_unit(curator, bound)
-        key, rows = by_value if by_value is not None else ((), None)
-        by_rank = None if rows is None or not rows.any() else rows / unit
-        spread = Spread(total.whole / unit, key, by_rank, workload.schema.cells(key))
+        spread = Spread(total.whole / unit)
+        if by_value is not None and by_value.rows.any():
+            values = workload.schema.cells(by_value.key)
+            spread = replace(spread, by_value=replace(by_value, rows=by_value.rows / unit), values=values)
         shares, _ = once_shares(cliques, importance, cells, spread)
         evidence = measure_once(curator, groups, terms.slices, shares, bound, progress)
         total = total_of(evidence, terms.slices, total)

@@ -17,9 +17,11 @@ from dpjoin.algorithms.capped import (
     RANKS_SHARE,
     SIZES_SHARE,
     Candidate,
+    FirstLook,
     Levels,
     best_level,
     capped_shares,
+    measure_first_size,
     measure_levels,
     measure_ranks,
     predicted_noise,
@@ -30,15 +32,14 @@ from dpjoin.algorithms.finish import Finish, exchanged, finishes, laplace_finish
 from dpjoin.algorithms.forecast import common_degrees, hybrid_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
-from dpjoin.algorithms.meetings import by_chance, meetings_of, per_table_error
+from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_table_error
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.per_table import check_per_table, clear_error, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import aligned_size
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
-from dpjoin.algorithms.totals import measure_total
+from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
-from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
@@ -61,7 +62,7 @@ CAPPED_GAIN = 1.2
 PER_TABLE_GAIN = 1.15
 """Likewise for `per_table` against `keyed`, under Laplace noise: values that it drowns are among its largest errors."""
 
-CLEAR_GAIN = 1.3
+CLEAR_GAIN = 1.45
 """Where all values are clear, the forecast of `per_table` is too high: by so much it may promise more than `keyed`."""
 
 SHOWS, NO_SHAPE = 2.0, 0.3
@@ -80,8 +81,7 @@ class AutoShares:
     hybrid: PartitionShares | None
     """None where the hybrid cannot serve."""
     keyed: KeyedShares
-    first: Concentrated | None = None
-    """See `CappedShares`."""
+    first: FirstLook | None = None
 
 
 def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
@@ -113,12 +113,15 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     progress("caps", 0, 2)
     ranks: list[NoisyRanks] = []
     if shares.first is not None:
-        ranks = measure_ranks(curator, shares.first)
-        error = _clear_error(curator, workload, shares, ranks)
-        if error is not None:
-            curator.exchange()
-            outcome = release_tables(curator, workload, None, progress, ranks)
-            return replace(outcome, method="per_table", predicted={"per_table": float(f"{error:.3g}")})
+        ranks = measure_ranks(curator, shares.first.ranks)
+        size = measure_first_size(curator, workload, ranks, shares.first.size)
+        if (early := early_choice(curator, workload, shares, ranks, size)) is not None:
+            if early.method == "keyed":
+                outcome = release_keyed(curator, workload, shares.keyed, ranks, early.finish, progress)
+            else:
+                curator.exchange()
+                outcome = release_tables(curator, workload, None, progress, ranks, early.known)
+            return replace(outcome, method=early.method, predicted=_rounded(early.errors))
     ranks = measure_ranks(curator, shares.ranks, before=ranks)
     progress("caps", 1, 2)
     levels = measure_levels(curator, workload, ranks, shares.size)
@@ -130,30 +133,67 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         assert shares.hybrid is not None
         outcome = hybrid_tight(curator, workload, shares.hybrid, progress)
     elif method == "keyed":
-        own = [r for r in ranks if r.question.by == common_attributes(curator.schema)]
-        outcome = release_keyed(curator, workload, shares.keyed, own, finish, progress)
+        outcome = release_keyed(curator, workload, shares.keyed, ranks, finish, progress)
     elif method == "per_table":
         count = exchanged(curator, finish, shares.count)
-        size = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
-        outcome = release_tables(curator, workload, size, progress, ranks)
+        under_caps = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
+        known = alignments(curator.schema, ranks, levels.whole)
+        outcome = release_tables(curator, workload, under_caps, progress, ranks, known)
     elif method == _declared(curator.schema):
         outcome = _as_declared(curator, workload, exchanged(curator, finish, shares.count), progress)
     else:
         outcome = release_candidate(way.best, workload, shares.count, progress)
     predicted = {name: min(w.errors.get(name, math.inf) for w in ways) for w in ways for name in w.errors}
-    return replace(outcome, method=method, predicted={name: float(f"{e:.3g}") for name, e in predicted.items()})
+    return replace(outcome, method=method, predicted=_rounded(predicted))
 
 
-def _clear_error(curator: Curator, workload: Workload, shares: AutoShares, ranks: list[NoisyRanks]) -> float | None:
-    """What `per_table` promises after ranks alone, where that settles it; None where it takes a closer look."""
-    if not _serves(lambda s: check_per_table(s, workload), curator.schema):
+def _rounded(errors: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(f"{error:.3g}") for name, error in errors.items()}
+
+
+@dataclass(frozen=True)
+class Early:
+    """What a first look settles."""
+
+    method: str
+    finish: Finish
+    errors: Mapping[str, float]
+    known: tuple[float, float]
+    """Between which degrees frequent values are the same in all tables."""
+
+
+def early_choice(
+    curator: Curator, workload: Workload, shares: AutoShares, ranks: list[NoisyRanks], size: NoisyTotal
+) -> Early | None:
+    """Where a first look shows that Laplace noise is better than anything else; None where it takes a closer look.
+
+    That is so where noise leaves every table clear, or the same values are frequent in all of them and `keyed` promises
+    less than it could with Gaussian noise, with or without heavy values, or each table alone. Noisy numbers alone.
+    """
+    schema = curator.schema
+    gaussian, *rest = finishes(curator, workload)
+    if not rest:
         return None
-    error = clear_error(curator, workload, ranks)
-    degrees = common_degrees(curator.schema, ranks)
-    if error is None or not degrees or not _serves(check_keyed, curator.schema):
-        return error
-    late = laplace_finish(workload, min(o.epsilon for o in curator.options))
-    return error if error < CLEAR_GAIN * keyed_choice(workload, degrees, shares.keyed, late).error else None
+    (laplace,) = rest
+    known, likely = alignments(schema, ranks, size), meetings_of(schema, ranks, max(1.0, size.noisy))
+    errors: dict[str, float] = {}
+    later: list[float] = []
+    if likely and _serves(lambda s: check_per_table(s, workload), schema):
+        late = laplace_finish(workload, min(o.epsilon for o in curator.options))
+        later += [per_table_error(workload, likely, size=size.noisy, rho=f.alone) for f in (gaussian, late)]
+        if (error := clear_error(curator, workload, ranks, known)) is not None:
+            errors["per_table"] = error
+    degrees = common_degrees(schema, ranks)
+    if likely and known[1] >= ALIGNED and degrees and _serves(check_keyed, schema):
+        later.append(keyed_choice(workload, degrees, shares.keyed, gaussian).error)  # with no heavy values: `capped`
+        if (chosen := keyed_choice(workload, degrees, shares.keyed, laplace)).heavy:
+            errors["keyed"] = chosen.error
+    by_table, by_key = errors.get("per_table", math.inf), errors.get("keyed", math.inf)
+    if by_table < CLEAR_GAIN * by_key:
+        return Early("per_table", laplace, errors, known)
+    if by_key < min(later, default=0.0) and likely[0].aligned >= ALIGNED and size.noisy > SHOWS * size.deviation:
+        return Early("keyed", laplace, errors, known)
+    return None
 
 
 def _declared(schema: Schema) -> str:

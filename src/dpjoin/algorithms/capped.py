@@ -47,6 +47,10 @@ SIZES_SHARE = Fraction(5, 100)
 """Of rho, for the join sizes that the candidates leave."""
 RANKS_OF_LOOK, SIZES_OF_LOOK = Fraction(30, 100), Fraction(40, 100)
 """The same of what may be spent before an exchange for Laplace noise. The rest is for the join size afterwards."""
+FIRST_RANKS, FIRST_SIZE = Fraction(45, 100), Fraction(25, 100)
+"""The same before an early exchange, which leaves next to nothing of rho."""
+SHOWN = 0.85
+"""Of a join, what caps must leave that are to tell whether the same values are frequent in all tables."""
 LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
 LOST = 0.25
@@ -130,8 +134,16 @@ class CappedShares:
     size: Concentrated
     """Of one candidate."""
     count: Concentrated
-    first: Concentrated | None = None
-    """Of one question, for a look at ranks before that one, after which an exchange for Laplace noise is due."""
+    first: FirstLook | None = None
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """The cost of a look before all others, after which an early exchange for Laplace noise is due."""
+
+    ranks: Concentrated
+    """Of one question."""
+    size: Concentrated
 
 
 def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
@@ -140,21 +152,37 @@ def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
 
 def split_capped(accountant: ConcentratedAccountant, schema: Schema) -> CappedShares:
     questions = max((len(sets) for sets in cap_attributes(schema).values()), default=1)
-    of_first, of_ranks, of_sizes = look_shares(accountant)
-    first = Concentrated(round_down(of_first / questions)) if of_first else None
-    ranks = Concentrated(round_down(of_ranks / questions))
-    size = Concentrated(round_down(of_sizes / (2 + len(LEVELS))))
+    look = look_shares(accountant)
+    ranks = Concentrated(round_down(look.ranks / questions))
+    size = Concentrated(round_down(look.sizes / (2 + len(LEVELS))))
     count = Concentrated(round_down(accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) * COUNT_SHARE))
+    first = None
+    if look.first_ranks:
+        first = FirstLook(Concentrated(round_down(look.first_ranks / questions)), Concentrated(look.first_size))
     return CappedShares(accountant, ranks, size, count, first)
 
 
-def look_shares(accountant: ConcentratedAccountant) -> tuple[Fraction, Fraction, Fraction]:
-    """What a first look at ranks, a second and one at sizes may cost: little enough for an exchange after each."""
+@dataclass(frozen=True)
+class LookShares:
+    """Of rho, what looks at ranks and at sizes may cost: little enough for an exchange after each."""
+
+    ranks: Fraction
+    sizes: Fraction
+    first_ranks: Fraction = Fraction(0)
+    first_size: Fraction = Fraction(0)
+
+    @property
+    def whole(self) -> Fraction:
+        return self.ranks + self.sizes + self.first_ranks + self.first_size
+
+
+def look_shares(accountant: ConcentratedAccountant) -> LookShares:
     if not accountant.options:
-        return Fraction(0), accountant.rho * RANKS_SHARE, accountant.rho * SIZES_SHARE
+        return LookShares(accountant.rho * RANKS_SHARE, accountant.rho * SIZES_SHARE)
     early, late = (min(accountant.options, key=lambda o: sign * o.epsilon).rho for sign in (-1, 1))
-    ranks = max(late * RANKS_OF_LOOK - early, late * RANKS_OF_LOOK / 4)
-    return early, ranks, late * SIZES_OF_LOOK
+    first = round_down(early * FIRST_RANKS)
+    ranks = max(late * RANKS_OF_LOOK - first, late * RANKS_OF_LOOK / 4)
+    return LookShares(ranks, late * SIZES_OF_LOOK, first, round_down(early * FIRST_SIZE))
 
 
 ALL, NOTHING = Left(1.0, 1.0), NoisyTotal(0.0, 1.0)
@@ -237,6 +265,18 @@ def measure_candidates(
         assert bound is not None, "caps were chosen so that the bound is public"
         found.append(Candidate(caps, child, bound, measure_total(child, bound, cost), own))
     return found
+
+
+def measure_first_size(
+    curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], cost: Concentrated
+) -> NoisyTotal:
+    """About the size of the join, by one look under the caps that show best how far the same values are frequent."""
+    schema, price = curator.schema, fading_price(workload)
+    choice = [(caps, left_under(schema, ranks, caps, price_for(caps, price))) for caps in candidate_caps(schema, ranks)]
+    shown = [some for some in choice if some[1].aligned >= SHOWN] or choice[:1]
+    caps, left = max(shown, key=lambda some: some[1].aligned / public_bound_of(schema, some[0]))
+    (candidate,) = measure_candidates(curator, [caps], cost, price)
+    return whole_size([replace(candidate, left=left, most=most_by_rows(schema, ranks))])
 
 
 def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:

@@ -89,6 +89,8 @@ class KeyedShares:
     sizes: Concentrated
     """Of light values under a few caps, together."""
     count: Concentrated
+    first: Concentrated | None = None
+    """For a first look at ranks, after which an early exchange for Laplace noise is due."""
 
 
 def keyed_shares(budget: Budget, _: Schema) -> KeyedShares:
@@ -100,12 +102,14 @@ def split_keyed(accountant: ConcentratedAccountant, before: Fraction) -> KeyedSh
     """After this share of rho is spent on ranks, and on whatever else was looked at."""
     degrees = Concentrated(round_down(accountant.rho * DEGREES_SHARE))
     left = accountant.rho * (1 - before) - degrees.rho
+    look = look_shares(accountant)
     return KeyedShares(
         accountant,
-        Concentrated(round_down(sum(look_shares(accountant)[:2], Fraction(0)))),
+        Concentrated(round_down(look.ranks)),
         degrees,
         Concentrated(round_down(left * SIZES_SHARE)),
         Concentrated(round_down(left * COUNT_SHARE)),
+        Concentrated(look.first_ranks) if look.first_ranks else None,
     )
 
 
@@ -126,12 +130,31 @@ class Choice:
 def keyed_tight(curator: Curator, workload: Workload, shares: KeyedShares, progress: Progress) -> Outcome:
     """The `tight` profile. Spends the whole budget."""
     progress("ranks", 0, 1)
-    ranks = [r for r in measure_ranks(curator, shares.ranks) if r.question.by == common_attributes(curator.schema)]
+    ranks: list[NoisyRanks] = []
+    if shares.first is not None:
+        ranks = measure_ranks(curator, shares.first)
+        chosen, finish = best_finish(curator, workload, shares, ranks)
+        if chosen.heavy and finish.laplace:
+            return release_keyed(curator, workload, shares, ranks, finish, progress)
+    ranks = measure_ranks(curator, shares.ranks, before=ranks)
     progress("ranks", 1, 1)
-    sequences = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks}
-    ways = [(keyed_choice(workload, sequences, shares, finish), finish) for finish in finishes(curator, workload)]
-    _, finish = min(ways, key=lambda way: way[0].error)
+    _, finish = best_finish(curator, workload, shares, ranks)
     return release_keyed(curator, workload, shares, ranks, finish, progress)
+
+
+def best_finish(
+    curator: Curator, workload: Workload, shares: KeyedShares, ranks: Sequence[NoisyRanks]
+) -> tuple[Choice, Finish]:
+    """The noise to go on with, and what it promises."""
+    degrees = _by_rank(curator.schema, ranks)
+    ways = [(keyed_choice(workload, degrees, shares, finish), finish) for finish in finishes(curator, workload)]
+    return min(ways, key=lambda way: way[0].error)
+
+
+def _by_rank(schema: Schema, ranks: Sequence[NoisyRanks]) -> dict[str, FloatArray]:
+    """About each table's degrees by the key, the largest first."""
+    common = common_attributes(schema)
+    return {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if r.question.by == common}
 
 
 def keyed_choice(
@@ -162,7 +185,7 @@ def release_keyed(
     curator: Curator,
     workload: Workload,
     shares: KeyedShares,
-    ranks: list[NoisyRanks],
+    ranks: Sequence[NoisyRanks],
     finish: Finish,
     progress: Progress,
 ) -> Outcome:
@@ -174,8 +197,7 @@ def release_keyed(
     degrees_cost = _for_degrees(shares, finish)
     degrees = _noisy_degrees(curator, degrees_cost)
     progress("degrees", 1, 1)
-    sequences = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks}
-    chosen = keyed_choice(workload, sequences, shares, finish)
+    chosen = keyed_choice(workload, _by_rank(schema, ranks), shares, finish)
     _, rho = _worth(shares, finish)
     weight, clear = _weight(degrees), _clear(degrees, degrees_cost)
     first = [cell for cell in np.argsort(-weight, kind="stable").tolist() if clear[cell]][: chosen.heavy]

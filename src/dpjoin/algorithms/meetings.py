@@ -17,6 +17,7 @@ from dpjoin.algorithms.alone import Scope, measured_scopes
 from dpjoin.algorithms.hybrid import BLUR, clear_share, fitted_variance, marginals_of
 from dpjoin.algorithms.parts import CLEAR, SHRINKAGE
 from dpjoin.algorithms.ranks import MOST_VALUES, chance_size, degree_sequence
+from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.partition import NoisyRanks
 from dpjoin.schema import Schema
@@ -38,6 +39,8 @@ what the attributes' values have in common."""
 TANGLED = 3.0
 """By how much more a join of models is off where tables meet in a circle: what several keys have in common counts. Like
 the number above, seen on 45 random joins of three and four tables (seeds 1000 to 1059)."""
+DOUBT = 2.0
+"""By how many deviations a noisy size may be off, where it tells how far the same values are frequent."""
 HALVINGS = 40
 """How closely the degree is found to which frequent values are the same."""
 
@@ -76,6 +79,13 @@ def meetings_of(schema: Schema, ranks: Sequence[NoisyRanks], size: float) -> lis
     if {t for found in links.values() for t in found} != {t.name for t in schema.tables}:
         return []
     return aligned_to(schema, [meeting(schema, by, found) for by, found in links.items()], size)
+
+
+def alignments(schema: Schema, ranks: Sequence[NoisyRanks], size: NoisyTotal) -> tuple[float, float]:
+    """Between which degrees the same values may be frequent in all tables, if the join has about this size."""
+    ends = [max(1.0, size.noisy + sign * DOUBT * size.deviation) for sign in (-1, 1)]
+    met = [meetings_of(schema, ranks, end) for end in ends]
+    return (met[0][0].aligned, met[1][0].aligned) if all(met) else (0.0, 1.0)
 
 
 def _is_key(schema: Schema, table: str, by: Scope) -> bool:
@@ -210,3 +220,22 @@ def flattened_size(schema: Schema, meetings: Sequence[Meeting], *, size: float, 
     spread = [float((r**2).sum()) / values - (float(r.sum()) / values) ** 2 for r in only.rows.values()]
     kept = math.prod(v / (v + variance) for v in spread)
     return (1 - kept) * math.hypot(max(0.0, size - chance), math.sqrt(values * math.prod(spread)))
+
+
+def counted_doubt(workload: Workload, meeting: Meeting, *, rho: Fraction) -> float:
+    """By how many join results the size by counted rows is likely to be off, where tables meet in one place.
+
+    What a table counted of a value adds up its noise over the cells there; see `Joined.counted`.
+    """
+    schema = workload.schema
+    variance = {}
+    for table in meeting.rows:
+        kept = [
+            a for a in schema.table(table).attributes if a in workload.attributes and a not in schema.join_attributes
+        ]
+        variance[table] = schema.cells(tuple(kept)) * _variance(workload, table, rho)
+    squared = meeting.values * math.prod(variance.values())
+    for table, noise in variance.items():
+        others = [rows**2 for name, rows in meeting.rows.items() if name != table]
+        squared += noise * float(np.prod(others, axis=0).sum())
+    return math.sqrt(squared)

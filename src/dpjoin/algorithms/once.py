@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import numpy as np
-
 from dpjoin.algorithms.cliques import clique_importance, wanted_cliques
 from dpjoin.algorithms.marginals import SINGLES_SHARE
 from dpjoin.algorithms.progress import Progress
@@ -56,18 +54,27 @@ def laplace_pays(budget: Budget, workload: Workload) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class ByValue:
+    """About how many rows each value of a key has, the most first."""
+
+    key: Scope
+    rows: FloatArray
+    known: tuple[float, float] = (0.0, 1.0)
+    """Between which degrees other tables may have the same frequent values: none, or all of them."""
+
+
+@dataclass(frozen=True, eq=False)
 class Spread:
     """How what is measured is spread over its cells, in multiples of the scale of Laplace noise."""
 
     size: float
     """In all."""
-    key: Scope = ()
-    by_value: FloatArray | None = None
-    """About how much each value of the key has, the most first; None: that is not known."""
+    by_value: ByValue | None = None
+    """None: that is not known."""
     values: int = 1
     """How many values the key has."""
-    aligned: bool = True
-    """Whether other tables have the same frequent values."""
+    aligned: float = 1.0
+    """How far other tables have the same frequent values."""
 
     def left(self, clique: Scope, cells: Mapping[Scope, int], precisions: Mapping[Scope, float]) -> float:
         """What noise of these precisions leaves of a marginal: no cell is off by more than it differs from others.
@@ -76,26 +83,27 @@ class Spread:
         many rows of all values, it would be what is left of all of them together; single values count by how far it
         has more, and where noise drowns them they are as all together.
         """
-        differ = ONE_WAY if len(clique) == 1 or clique == self.key else INTERACTION
+        key = self.by_value.key if self.by_value is not None else ()
+        differ = ONE_WAY if len(clique) == 1 or clique == key else INTERACTION
         n = cells[clique]
         everywhere = n / math.sqrt(precisions[clique] + (n / (differ * self.size)) ** 2)
         if self.by_value is None:
             return everywhere
-        rows, mean = self.by_value[self.by_value > 0][: self.values], self.size / self.values
-        more = (rows - mean) ** 2
-        if not self.aligned:
-            more = np.full(len(rows), (float(more.sum()) + (self.values - len(rows)) * mean**2) / self.values)
-        if set(self.key) <= set(clique):
+        rows, mean = self.by_value.rows[self.by_value.rows > 0][: self.values], self.size / self.values
+        same = (rows - mean) ** 2
+        alike = (float(same.sum()) + (self.values - len(rows)) * mean**2) / self.values
+        more = self.aligned * same + (1 - self.aligned) * alike
+        if set(key) <= set(clique):
             each = n / self.values
             held = differ * rows / each
             return each * math.sqrt(float((more / (precisions[clique] + held**-2.0)).sum()))
-        wider = [c for c in precisions if {*self.key, *clique} <= set(c)]
+        wider = [c for c in precisions if {*key, *clique} <= set(c)]
         if not wider:
             return everywhere * (mean + float(more.sum()) / self.size)
         at_values = max(wider, key=precisions.__getitem__)
         held = INTERACTION * rows * self.values / cells[at_values]
         drowned = 1.0 / (1.0 + precisions[at_values] * held**2)
-        return everywhere * (mean + (float((drowned * more).sum()) / self.size if self.aligned else 0.0))
+        return everywhere * (mean + self.aligned * float((drowned * same).sum()) / self.size)
 
 
 def once_shares(
@@ -105,15 +113,15 @@ def once_shares(
 
     The errors of a marginal of n cells, with importance w and share s, add up to about w·n/s. Their sum over marginals
     is least for s as √(w·n), and the largest error of a cell for s as w: so s is as √w times the fourth root of n.
-    Where only the size is known, it may be spread evenly, or a few cells may hold it all; and other tables may have the
-    same frequent values, or others. What is close to the best in both cases is taken.
+    Where only the size is known, it may be spread evenly, or a few cells may hold it all; and how far other tables have
+    the same frequent values is known to lie between two degrees. What is close to the best in both cases is taken.
     """
     narrow = [any(set(c) < set(other) for other in cliques) for c in cliques]
     weights = [w**0.5 * cells[c] ** 0.25 for c, w in zip(cliques, importance, strict=True)]
     sums = [sum(x for x, kind in zip(weights, narrow, strict=True) if kind == is_narrow) for is_narrow in (False, True)]
     spreads = [None, spread]
     if spread is not None and spread.by_value is not None:
-        spreads = [spread, replace(spread, aligned=not spread.aligned)]
+        spreads = [replace(spread, aligned=degree) for degree in spread.by_value.known]
     found: list[list[Fraction]] = []
     errors: list[list[float]] = []
     for part in NARROW_SHARES if any(narrow) else NARROW_SHARES[:1]:

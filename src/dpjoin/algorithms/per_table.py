@@ -22,12 +22,20 @@ from dpjoin.algorithms.capped import (
     CappedShares,
     capped_shares,
     check_capped,
+    measure_first_size,
     measure_levels,
     measure_ranks,
     measure_whole,
 )
 from dpjoin.algorithms.finish import exchanged, finishes, laplace_finish, rest_of
-from dpjoin.algorithms.meetings import flattened_size, is_tangled, meetings_of, per_table_error
+from dpjoin.algorithms.meetings import (
+    alignments,
+    counted_doubt,
+    flattened_size,
+    is_tangled,
+    meetings_of,
+    per_table_error,
+)
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
@@ -48,8 +56,10 @@ MOST_CELLS = 2**22
 FLATTENED = 0.35
 """Where ranks do not tell what a join of models lacks: about which share of what it has beyond rows that meet by
 chance, if the models tell nothing apart."""
-CLEAR, FLAT = 0.03, 0.02
-"""How far off models of clear tables may be, and by how much their join may be too small, as shares of its size."""
+CLEAR, MISCOUNTED = 0.03, 0.04
+"""How far off models of clear tables may be, and how far off the size that they counted, as shares of it."""
+ANYHOW = (0.0, 1.0)
+"""Frequent values may be the same in all tables, or not."""
 UNDER_CAPS = 0.3
 """There, how far off the size under caps may be beyond its noise, as a share: what caps lose is judged for each meeting
 of tables by itself."""
@@ -113,18 +123,20 @@ class Size:
 def per_table_tight(curator: Curator, workload: Workload, shares: PerTableShares, progress: Progress) -> Outcome:
     """The `tight` profile: a look at the join's size, then the tables."""
     check_per_table(curator.schema, workload)
-    size = None
+    size, known = None, ANYHOW
     ranks: list[NoisyRanks] = []
     if shares.look is not None and shares.count is not None:
         progress("size", 0, 2)
         if (first := shares.look.first) is not None:
-            ranks = measure_ranks(curator, first)
-            if clear_error(curator, workload, ranks) is not None:
+            ranks = measure_ranks(curator, first.ranks)
+            known = alignments(curator.schema, ranks, measure_first_size(curator, workload, ranks, first.size))
+            if clear_error(curator, workload, ranks, known) is not None:
                 curator.exchange()
-                return release_tables(curator, workload, None, progress, ranks)
+                return release_tables(curator, workload, None, progress, ranks, known)
         ranks = measure_ranks(curator, shares.look.ranks, before=ranks)
         progress("size", 1, 2)
         levels = measure_levels(curator, workload, ranks, shares.look.size)
+        known = alignments(curator.schema, ranks, levels.whole)
         finish = max(finishes(curator, workload), key=lambda way: way.alone)
         count = exchanged(curator, finish, shares.count)
         size = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
@@ -133,27 +145,28 @@ def per_table_tight(curator: Curator, workload: Workload, shares: PerTableShares
         bound = curator.public_bound()
         assert bound is not None, "declared bounds were seen to serve"
         size = Size(measure_total(curator, bound, shares.count), None)
-    return release_tables(curator, workload, size, progress, ranks)
+    return release_tables(curator, workload, size, progress, ranks, known)
 
 
-def clear_error(curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks]) -> float | None:
-    """The error to expect where ranks alone show that noise leaves every table clear, in join results; else None.
+def clear_error(
+    curator: Curator, workload: Workload, ranks: Sequence[NoisyRanks], known: tuple[float, float]
+) -> float | None:
+    """The error to expect where a first look shows that noise leaves every table clear, in join results; else None.
 
-    Whether frequent values are the same in all tables is not known yet, so it must be clear in either case. Then the
-    size of the join is that of the models' join, and there is nothing else to look at.
+    How far frequent values are the same in all tables is known to lie between two degrees: it must be clear at both.
+    Then the size of the join is what the tables counted, and there is nothing else to look at.
     """
     schema, offer = workload.schema, curator.offer
     if offer is None or is_tangled(schema):
         return None
     rho, errors = laplace_finish(workload, offer.epsilon).alone, []
-    for aligned, most in ((0.0, 2 * FLAT), (1.0, FLAT)):
+    for aligned in known:
         met = [replace(m, aligned=aligned) for m in meetings_of(schema, ranks, 1.0)]
         if len(met) != 1:
             return None
         size = met[0].size
-        flattened = flattened_size(schema, met, size=size, rho=rho)
         error = per_table_error(workload, met, size=size, rho=rho)
-        if size <= 0 or flattened is None or flattened > most * size or error > CLEAR * size:
+        if size <= 0 or counted_doubt(workload, met[0], rho=rho) > MISCOUNTED * size or error > CLEAR * size:
             return None
         errors.append(error)
     return errors[-1]
@@ -178,16 +191,24 @@ def size_under_caps(
 
 
 def release_tables(
-    curator: Curator, workload: Workload, size: Size | None, progress: Progress, ranks: Sequence[NoisyRanks] = ()
+    curator: Curator,
+    workload: Workload,
+    size: Size | None,
+    progress: Progress,
+    ranks: Sequence[NoisyRanks] = (),
+    known: tuple[float, float] = ANYHOW,
 ) -> Outcome:
-    """A model of each table, joined. A row pays in its own table only, so each table spends all that is left."""
+    """A model of each table, joined. A row pays in its own table only, so each table spends all that is left.
+
+    Frequent values are known to be the same in all tables to a degree between two.
+    """
     schema = curator.schema
     by_rank = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if _by_all(schema, r)}
     parts = {f"table {t.name}": Alone(t.name, kept_attributes(workload, t.name, ())) for t in schema.tables}
     costs = [rest_of(curator)] * len(parts)
     alone = dict(zip((t.name for t in schema.tables), curator.restrict("tables", parts, costs), strict=True))
     with one_blas_thread():
-        models = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank)
+        models = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank, known=known)
         joined = Joined(domain_of(workload), models)
         strategy = f"{len(models)} tables, each with all that is left"
         if size is not None or joined.counted is not None:

@@ -173,11 +173,12 @@ class Model:
     def noise(self, group: Kronecker) -> FloatArray:
         """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
         terms = self.terms or Terms(self.domain, ())
-        found = [
-            deviation * np.sqrt(terms.inside(i, group.scope))
-            for i, (clique, deviation) in enumerate(zip(terms.cliques, self.deviations, strict=False))
-            if set(group.scope) <= set(clique)
-        ]
+        found = []
+        for i, (clique, deviation) in enumerate(zip(terms.cliques, self.deviations, strict=False)):
+            if set(group.scope) <= set(clique):
+                inside = terms.inside(i, group.scope)
+                # What is known to be empty has no noise, even where nothing was measured.
+                found.append(np.where(inside > 0, deviation, 0.0) * np.sqrt(inside))
         return np.min(found, axis=0) if found else np.zeros(group.cells)
 
 
