@@ -20,6 +20,8 @@ from dpjoin.algorithms.meetings import (
     Degrees,
     Meeting,
     aligned_to,
+    alignments,
+    counted_doubt,
     flattened_size,
     is_tangled,
     meeting,
@@ -28,6 +30,7 @@ from dpjoin.algorithms.meetings import (
 )
 from dpjoin.algorithms.progress import silent
 from dpjoin.algorithms.ranks import aligned_size, degree_sequence
+from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.methods import chosen_method
@@ -244,6 +247,36 @@ def chain_tables(shape: str, rng: np.random.Generator) -> tuple[dj.Schema, dict[
         own = {a: np.where(rng.random(rows) < 0.3, first % 4, rng.integers(0, 4, rows)) for a in table.attributes[-1:]}
         data[table.name] = pa.table({**keys, **own})
     return schema, data
+
+
+def test_the_noise_of_counted_rows_is_foreseen() -> None:
+    """As simulated: what each table counts of a value adds up noise over its cells there."""
+    workload = dj.Workload.marginals(declared("two"), [("p", "q")])
+    schema, rho = workload.schema, Fraction(1, 10)
+    values = schema.cells(("A",))
+    degrees = {"r": np.linspace(90.0, 5.0, values), "s": np.linspace(40.0, 1.0, values)}
+    (only,) = met(degrees, float(np.prod(list(degrees.values()), axis=0).sum()))
+    rng, sizes = np.random.default_rng(1), []
+    cells = {"r": schema.cells(("p",)), "s": schema.cells(("q",))}
+    for _ in range(4000):
+        counted = [d + rng.normal(0, np.sqrt(cells[t] / (2 * float(rho))), values) for t, d in degrees.items()]
+        sizes.append(float(np.prod(counted, axis=0).sum()))
+    assert counted_doubt(workload, only, rho=rho) == pytest.approx(np.std(sizes), rel=0.06)
+
+
+def test_how_far_values_are_the_same_is_known_between_two_degrees() -> None:
+    """Narrowly by a sure size, not at all by one that is all noise, or without ranks."""
+    schema = declared("two")
+    rng = np.random.default_rng(5)
+    degrees = [600 // n for n in range(1, schema.cells(("A",)) + 1)]
+    ranks = [
+        replace(ranks_of(degrees, 0.0, rng), question=Question(name=t, rules={t: {}}, by=("A",))) for t in ("r", "s")
+    ]
+    most = float(np.square(degrees).sum())
+    low, high = alignments(schema, ranks, NoisyTotal(0.8 * most, 0.01 * most))
+    assert 0.0 < low < high < low + 0.2
+    assert alignments(schema, ranks, NoisyTotal(most, most)) == (0.0, 1.0)
+    assert alignments(schema, [], NoisyTotal(most, 1.0)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("shape", CHAINS)

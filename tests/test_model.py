@@ -18,6 +18,7 @@ from dpjoin.model.fit import (
     STUCK,
     Evidence,
     Fit,
+    clear_misfit,
     learn,
     maximise,
     misfit,
@@ -224,6 +225,25 @@ def test_a_small_marginal_beside_large_ones_is_fitted_as_well() -> None:
         evidence = evidence.add(where, exact + 8.0 * rng.standard_normal(len(exact)), 64.0)
     found = learn(start(terms, 30_000.0), evidence)
     assert worst_misfit(found, evidence) < FAR
+
+
+def test_a_loose_search_does_not_leave_what_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten values in a sea of noise: all terms together gain little from them, and they are nearly all rows."""
+    rng, keys, values = np.random.default_rng(3), 20_000, 8
+    table = np.full((keys, values), 0.05)
+    table[:10] = 1000 * rng.dirichlet(np.ones(values), 10)
+    terms = Terms(Domain(("k",), ("v",), {"k": keys, "v": values}), (("k",), ("v",), ("k", "v")))
+    evidence = Evidence.none(terms.size)
+    evidence = evidence.add(terms.slices[2], table.reshape(-1) + 1.5 * rng.standard_normal(table.size), 2.25)
+    begun = start(terms, float(table.sum()))
+    assert terms.domain.cells > fit.FEW_CELLS
+    close = learn(begun, evidence)
+    assert clear_misfit(close, evidence) < FAR
+    monkeypatch.setattr(fit, "clear_misfit", lambda *_: 0.0)
+    loose = learn(begun, evidence)
+    assert clear_misfit(loose, evidence) > 3 * FAR
+    off = [np.abs(found.table.reshape(keys, values)[:10] - table[:10]).sum() for found in (close, loose)]
+    assert off[0] < 0.5 * off[1]
 
 
 def test_a_fit_that_has_gone_astray_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -382,6 +382,39 @@ def test_a_pair_tells_of_its_attributes() -> None:
     assert np.abs(found.table.ravel() - table.ravel()).max() < 4.0
 
 
+def test_sums_count_where_noise_drowns_cells() -> None:
+    """A thousand keys, most next to empty: no cell of a fit is negative, so alone they take noise for rows."""
+    rng, keys, deviation = np.random.default_rng(6), 1000, 1.6
+    shape = np.array([0.4, 0.3, 0.2, 0.1])
+    table = np.outer(np.where(np.arange(keys) < 20, 60.0, 1.0), shape)
+    domain = Domain(("k",), ("a",), {"k": keys, "a": 4})
+    terms = Terms(domain, (("k",), ("a",), ("k", "a")))
+    begun = start(terms, float(table.sum()))
+    noisy = table.ravel() + rng.laplace(0, deviation / 2**0.5, table.size)
+    evidence = Evidence.none(terms.size).add(terms.slices[2], noisy, deviation**2)
+    told = with_sums(begun, evidence, every=True)
+    off = [np.abs(learn(begun, e).table.sum(axis=0) - table.sum(axis=0)).sum() for e in (evidence, told)]
+    assert off[1] < 0.7 * off[0]
+    # What was measured by itself is weighed with the sum.
+    both = with_sums(begun, evidence.add(terms.slices[1], np.full(4, 555.0), 4 * deviation**2), every=True)
+    one, sums = 1 / (4 * deviation**2), 1 / (keys * deviation**2)
+    mean = (one * 555.0 + sums * noisy.reshape(keys, 4).sum(axis=0)) / (one + sums)
+    assert both.noisy[terms.slices[1]] == pytest.approx(mean)
+    assert both.precision[terms.slices[1]] == pytest.approx(one + sums)
+
+
+def test_drowned_values_begin_where_they_are_together() -> None:
+    """Noise tells nothing of a thousand empty keys one by one: two deviations each would be most of the rows."""
+    domain = Domain((), ("k",), {"k": 1002})
+    terms = Terms(domain, (("k",),))
+    noisy = np.append([4_000.0, 900.0], 0.1 + 1.5 * np.random.default_rng(0).standard_normal(1000))
+    evidence = Evidence.none(1002).add(slice(0, 1002), noisy, 2.25)
+    found = at_independence(start(terms, 5_000.0), evidence).table.ravel()
+    assert found[:2] == pytest.approx([4_000.0, 900.0], rel=0.05)
+    empty = Evidence.none(1002).add(slice(0, 1002), np.append(noisy[:2], np.full(1000, -1.0)), 2.25)
+    assert at_independence(start(terms, 5_000.0), empty).table.min() > 0
+
+
 def test_steps_are_shorter_for_what_sums_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them the search would begin at the uniform table, with steps as long as the prior allows."""
     table = np.outer([5000.0, 400.0, 100.0], [0.01, 0.04, 0.05, 0.9])

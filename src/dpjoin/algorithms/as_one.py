@@ -16,7 +16,7 @@ from dpjoin.algorithms.rounds import measure_products, prospect, run_rounds
 from dpjoin.algorithms.shares import round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.model.factored import FactoredModel
-from dpjoin.model.fit import Evidence, learn, start
+from dpjoin.model.fit import Evidence, learn, start, with_sums
 from dpjoin.model.model import Model, clique_scopes, plausible
 from dpjoin.model.terms import BoolArray, Domain, Terms
 from dpjoin.privacy.budget import Concentrated, laplace_cost
@@ -97,7 +97,9 @@ def measure_join(
         evidence = measure_once(curator, groups, terms.slices, shares, bound, progress)
         total = total_of(evidence, terms.slices, total)
         noisy_total = total.whole
-        fitted = Fitted(learn(start(terms, float(noisy_total)), evidence), evidence)
+        begun = start(terms, float(noisy_total))
+        # Where noise drowns most cells, those of a fit do not add up to what the noisy ones add up to, unless told so.
+        fitted = Fitted(learn(begun, with_sums(begun, evidence, every=True)), evidence)
         measured = sum(share > 0 for share in shares)
         strategy = f"{'a marginal' if measured == 1 else f'{measured} marginals'} once, with Laplace noise"
     elif cliques:

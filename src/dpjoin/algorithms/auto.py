@@ -40,6 +40,7 @@ from dpjoin.algorithms.ranks import aligned_size
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
+from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
@@ -62,7 +63,7 @@ CAPPED_GAIN = 1.2
 PER_TABLE_GAIN = 1.15
 """Likewise for `per_table` against `keyed`, under Laplace noise: values that it drowns are among its largest errors."""
 
-CLEAR_GAIN = 1.45
+CLEAR_GAIN = 1.4
 """Where all values are clear, the forecast of `per_table` is too high: by so much it may promise more than `keyed`."""
 
 SHOWS, NO_SHAPE = 2.0, 0.3
@@ -186,7 +187,8 @@ def early_choice(
     degrees = common_degrees(schema, ranks)
     if likely and known[1] >= ALIGNED and degrees and _serves(check_keyed, schema):
         later.append(keyed_choice(workload, degrees, shares.keyed, gaussian).error)  # with no heavy values: `capped`
-        if (chosen := keyed_choice(workload, degrees, shares.keyed, laplace)).heavy:
+        chosen = keyed_choice(workload, degrees, shares.keyed, laplace)
+        if 0 < chosen.heavy < schema.cells(common_attributes(schema)):  # all heavy: `per_table` with less to spend
             errors["keyed"] = chosen.error
     by_table, by_key = errors.get("per_table", math.inf), errors.get("keyed", math.inf)
     if by_table < CLEAR_GAIN * by_key:

@@ -37,7 +37,7 @@ from dpjoin.algorithms.meetings import (
     per_table_error,
 )
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.ranks import degree_sequence
+from dpjoin.algorithms.ranks import degree_sequence, rows_beyond
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
@@ -58,6 +58,9 @@ FLATTENED = 0.35
 chance, if the models tell nothing apart."""
 CLEAR, MISCOUNTED = 0.03, 0.04
 """How far off models of clear tables may be, and how far off the size that they counted, as shares of it."""
+DROWNED = 8.0
+"""By how many times the noise of all cells together may exceed a table's rows: beyond that a fit, in which no cell is
+negative, finds rows in it that heavy values then lack."""
 ANYHOW = (0.0, 1.0)
 """Frequent values may be the same in all tables, or not."""
 UNDER_CAPS = 0.3
@@ -160,6 +163,11 @@ def clear_error(
     if offer is None or is_tangled(schema):
         return None
     rho, errors = laplace_finish(workload, offer.epsilon).alone, []
+    for r in ranks:
+        table = next(iter(r.question.rules))
+        cells = schema.cells(kept_attributes(workload, table, ()))
+        if cells / math.sqrt(2 * float(rho)) > DROWNED * float(rows_beyond(r)[0]):
+            return None
     for aligned in known:
         met = [replace(m, aligned=aligned) for m in meetings_of(schema, ranks, 1.0)]
         if len(met) != 1:

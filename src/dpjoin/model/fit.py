@@ -287,13 +287,13 @@ class Posterior:
         return at.potentials(found.x), tuple((step, change - prior * step) for step, change in steps_seen)
 
 
-def with_sums(fit: LogLinear, evidence: Evidence) -> Evidence:
-    """The same, with one-way marginals that were not measured as sums of wider ones that were.
+def with_sums(fit: LogLinear, evidence: Evidence, *, every: bool = False) -> Evidence:
+    """The same, with one-way marginals that were not measured, or `every` one, as sums of wider ones that were.
 
-    Nothing new, so a fit does not count it again; but it says where the search may begin, and how far to step.
+    Nothing new, so most fits do not count it again; but it says where the search may begin, and how far to step.
     """
     for clique, where in zip(fit.cliques, fit.slices, strict=False):
-        if len(clique) == 1 and not evidence.precision[where].any():
+        if len(clique) == 1 and (every or not evidence.precision[where].any()):
             for other, there, shape in zip(fit.cliques, fit.slices, fit.shapes, strict=False):
                 if len(other) > 1 and clique[0] in other and evidence.precision[there].all():
                     axes = tuple(i for i, a in enumerate(other) if a != clique[0])
@@ -309,8 +309,13 @@ def at_independence(fit: F, evidence: Evidence) -> F:
     for where, single in zip(fit.slices, fit.single, strict=True):
         if single and bool((evidence.precision[where] > 0).all()):
             least = 2.0 / np.sqrt(evidence.precision[where])
-            logs = np.log(np.maximum(evidence.noisy[where], least))
-            potentials[where] = np.clip(logs - logs.mean(), -FURTHEST, FURTHEST)
+            noisy = evidence.noisy[where]
+            drowned = noisy < least
+            if drowned.any():
+                # One by one they are all noise; together they are not.
+                noisy = np.where(drowned, max(float(noisy[drowned].mean()), float(least.min()) / 100), noisy)
+            logs = np.log(noisy)
+            potentials[where] = np.maximum(logs - logs.mean(), -FURTHEST)
     return replace(fit, potentials=potentials)
 
 
@@ -415,15 +420,29 @@ def misfit(fit: LogLinear, evidence: Evidence) -> float:
 
 
 def _alternate(fit: F, evidence: Evidence, *, rounds: int, steps: int) -> F:
-    first, last = (LOOSE, LOOSE / 4) if fit.cells > FEW_CELLS else (CLOSE, CLOSE)
-    for _ in range(rounds - 1):
-        fit = relearn_prior(maximise(fit, evidence, steps=steps, tolerance=first), evidence)
-    found = maximise(fit, evidence, steps=2 * steps, tolerance=last)
-    # A loose search ends where all terms together gain little. A small marginal among large ones may still be far off.
-    return maximise(found, evidence, steps=2 * steps) if last > CLOSE and worst_misfit(found, evidence) > FAR else found
+    def searched(begin: F, first: float, last: float) -> F:
+        for _ in range(rounds - 1):
+            begin = relearn_prior(maximise(begin, evidence, steps=steps, tolerance=first), evidence)
+        return maximise(begin, evidence, steps=2 * steps, tolerance=last)
+
+    if fit.cells <= FEW_CELLS:
+        return searched(fit, CLOSE, CLOSE)
+    # A loose search ends where all terms together gain little. The few cells that noise does not drown may still be far
+    # off, and so may a small marginal among large ones.
+    found = searched(fit, LOOSE, LOOSE / 4)
+    if clear_misfit(found, evidence) > FAR:
+        return searched(found, CLOSE, CLOSE)
+    return maximise(found, evidence, steps=2 * steps) if worst_misfit(found, evidence) > FAR else found
 
 
 def worst_misfit(fit: LogLinear, evidence: Evidence) -> float:
     """The misfit of the term group that is furthest off."""
     squares = (fit.total * fit.sums.means(fit.potentials) - evidence.noisy) ** 2 * evidence.precision
     return max(float(squares[where].mean()) for where in fit.slices)
+
+
+def clear_misfit(fit: LogLinear, evidence: Evidence) -> float:
+    """The misfit of terms that noise does not drown."""
+    means = fit.total * fit.sums.means(fit.potentials)
+    clear = means**2 * evidence.precision > SURE**2
+    return float(((means - evidence.noisy)[clear] ** 2 @ evidence.precision[clear]) / max(1, int(clear.sum())))
