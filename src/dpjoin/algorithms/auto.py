@@ -28,7 +28,7 @@ from dpjoin.algorithms.capped import (
     release_candidate,
     split_capped,
 )
-from dpjoin.algorithms.finish import Finish, exchanged, finishes, laplace_finish
+from dpjoin.algorithms.finish import Finish, exchanged, finishes, joinable, laplace_finish
 from dpjoin.algorithms.forecast import common_degrees, hybrid_error
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
@@ -115,8 +115,11 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     ranks: list[NoisyRanks] = []
     if shares.first is not None:
         ranks = measure_ranks(curator, shares.first.ranks)
-        size = measure_first_size(curator, workload, ranks, shares.first.size)
-        if (early := early_choice(curator, workload, shares, ranks, size)) is not None:
+        early = None
+        if joinable(curator.schema):
+            size = measure_first_size(curator, workload, ranks, shares.first.size)
+            early = early_choice(curator, workload, shares, ranks, size)
+        if early is not None:
             if early.method == "keyed":
                 outcome = release_keyed(curator, workload, shares.keyed, ranks, early.finish, progress)
             else:

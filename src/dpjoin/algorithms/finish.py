@@ -82,12 +82,13 @@ def with_options(budget: Budget, workload: Workload) -> Budget:
         return budget
     best = laplace_finish(workload, budget.exact.epsilon * LAPLACE_SHARE)
     worth = [best.whole] if bound_is_public(schema) else []
-    if len(schema.private_tables) == len(schema.tables) and _joinable(schema):
+    if len(schema.private_tables) == len(schema.tables) and joinable(schema):
         worth.append(best.alone)
     return budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE)) if max(worth, default=0) > budget.rho() else budget
 
 
-def _joinable(schema: Schema) -> bool:
+def joinable(schema: Schema) -> bool:
+    """Whether all values that tables meet by are declared."""
     try:
         check_joinable(schema, schema.join_attributes, "per_table")
     except SpecError:
