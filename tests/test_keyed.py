@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
@@ -213,6 +214,25 @@ def test_the_choice_follows_the_degrees() -> None:
     hot = choice([5000.0, 5000.0, *[3.0] * 998])
     assert 2 <= hot.heavy <= 20
     assert hot.cap <= 30
+
+
+def test_heavy_values_that_noise_hides_are_not_cut_unawares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All values have about as many rows as it takes to be heavy: some will not seem to, and stay light."""
+    schema = schema_of("two", values=63)
+    workload = dj.Workload.marginals(schema, [("p", "q")])
+    cost = laplace_cost(Fraction(1, 10))  # off by fourteen
+    sequences = dict.fromkeys("rs", np.full(64, 47.0))
+
+    def choice() -> Choice:
+        rhos = {"rho": Fraction(1, 4), "light_rho": Fraction(1, 100)}
+        return best_choice(workload, sequences, degrees_cost=cost, **rhos)
+
+    chosen = choice()
+    assert chosen.heavy == 64
+    assert chosen.cap > 30
+    assert chosen.lost[0] > 0.05 * chosen.size
+    monkeypatch.setattr(keyed, "MUCH_LOST", 1.0)
+    assert choice().cap == 1, "nothing is light, as far as ranks tell"
 
 
 def test_a_table_with_far_larger_degrees_is_not_cut_unawares() -> None:

@@ -61,6 +61,8 @@ SUMS_APART = Fraction(1, 2)
 count squared."""
 ONE_SIDED = 8.0
 """So many deviations of a noisy degree are certainly many rows."""
+MUCH_LOST = 0.05
+"""Of the join: where a trial loses more to a cap, a more generous one is looked for."""
 MOST_VALUES = 2**20
 """Of the key."""
 TRIED_VALUES = 2**17
@@ -324,7 +326,11 @@ def best_choice(
             best = Choice(count, caps[at], cut, float(total[at]), heavy_error, size)
     assert best is not None
     likely = _likely_losses(rows, best.heavy, list(zip(caps, prices, strict=True)), degrees_cost)
-    return replace(best, lost=np.append(likely, np.zeros(len(EDGES) - len(caps))))
+    at = caps.index(best.cap)
+    if likely[at] > MUCH_LOST * size:
+        # Values that were meant to be heavy and turn out light are cut as well.
+        at = max(at, int(np.argmin(noise + LOST * likely)))
+    return replace(best, cap=caps[at], lost=np.append(likely, np.zeros(len(EDGES) - len(caps))))
 
 
 def with_one_sided(
@@ -387,7 +393,7 @@ def _likely_losses(
     trial = {t: np.maximum(r + np.sqrt(r) * public.standard_normal(len(r)), 0.0) for t, r in rows.items()}
     noisy = {t: r + deviation * public.standard_normal(len(r)) for t, r in trial.items()}
     clear = _clear(noisy, cost)
-    light = np.lexsort((-_weight(noisy), ~clear))[heavy:]
+    light = np.lexsort((-_weight(noisy), ~clear))[min(heavy, int(clear.sum())) :]
     light = light[~_one_sided(noisy, clear, deviation)[light]]
     together = np.prod([r[light] for r in trial.values()], axis=0)
     kept = [np.prod([rows_left(r[light], cap, price) for r in trial.values()], axis=0) for cap, price in caps]
