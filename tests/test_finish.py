@@ -37,6 +37,7 @@ from dpjoin.privacy.budget import (
 )
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone, NoisyRanks, Question
+from dpjoin.schema import DegreeBound
 from dpjoin.spec import Spec
 from test_auto import bounded, declared, forced_way
 from test_uniformize import changed, skewed_rows
@@ -220,6 +221,7 @@ def audits(method: str, shape: str, way: str | None, count: int, monkeypatch: py
         ("auto", "two", AT_ONCE + "per_table"),
         ("auto", "two", AT_ONCE + "keyed"),
         ("auto", "star", AT_ONCE + "keyed"),
+        ("auto", "two", AT_ONCE + "two_table"),
         ("per_table", "two", AT_ONCE + "per_table"),
         ("keyed", "two", AT_ONCE + "keyed"),
     ],
@@ -434,3 +436,21 @@ def test_a_first_look_settles_what_is_clear(
         off.append(abs(release.answer().sum() / exact.sum() - 1))
     assert ran.count((method, True)) >= 3
     assert np.median(off) < 0.05
+
+
+def test_declared_bounds_are_taken_at_once_where_they_promise_most() -> None:
+    """Small ones, with degrees near them: nothing is to be found out, and no row is cut."""
+    schema, tables = two_attributes(400, 20_000, 0.3, 1)
+    limits = {t: int(np.bincount(tables[t]["k"].to_numpy()).max()) + 5 for t in "rs"}
+    bounds = {t: (DegreeBound(attributes=("k",), limit=limit),) for t, limit in limits.items()}
+    known = dj.Schema(tuple(replace(t, bounds=bounds[t.name]) for t in schema.tables), schema.attributes)
+    workload = dj.Workload.marginals(known, [("a", "b")])
+    ran = []
+    for _ in range(5):
+        release = dj.release(known, workload, tables, BUDGET)
+        assert ledger_violations(release.ledger, BUDGET) == []
+        ran.append((release.method, release.ledger.epsilon == BUDGET.exact.epsilon * AT_ONCE_SHARE))
+    assert ran.count(("two_table", True)) >= 3
+    far = {t: (DegreeBound(attributes=("k",), limit=20_000),) for t in limits}
+    loose = dj.Schema(tuple(replace(t, bounds=far[t.name]) for t in schema.tables), schema.attributes)
+    assert dj.release(loose, dj.Workload.marginals(loose, [("a", "b")]), tables, BUDGET).method != "two_table"

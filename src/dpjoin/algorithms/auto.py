@@ -66,6 +66,9 @@ PER_TABLE_GAIN = 1.15
 CLEAR_GAIN = 1.4
 """Where all values are clear, the forecast of `per_table` is too high: by so much it may promise more than `keyed`."""
 
+DECLARED_GAIN = 1.2
+"""Likewise for declared bounds, which cut nothing and find nothing out."""
+
 SHOWS, NO_SHAPE = 2.0, 0.3
 """By how many deviations a join must show under caps for `capped` to learn its shape, and the error, as a share of the
 size, where it does not."""
@@ -122,9 +125,11 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         if early is not None:
             if early.method == "keyed":
                 outcome = release_keyed(curator, workload, shares.keyed, ranks, early.finish, progress)
-            else:
+            elif early.method == "per_table":
                 curator.exchange()
                 outcome = release_tables(curator, workload, None, progress, ranks, early.known)
+            else:
+                outcome = _as_declared(curator, workload, exchanged(curator, early.finish, shares.count), progress)
             return replace(outcome, method=early.method, predicted=_rounded(early.errors))
     ranks = measure_ranks(curator, shares.ranks, before=ranks)
     progress("caps", 1, 2)
@@ -172,7 +177,8 @@ def early_choice(
     """Where a first look shows that Laplace noise is better than anything else; None where it takes a closer look.
 
     That is so where noise leaves every table clear, or the same values are frequent in all of them and `keyed` promises
-    less than it could with Gaussian noise, with or without heavy values, or each table alone. Noisy numbers alone.
+    less than it could with Gaussian noise, with or without heavy values, or each table alone; or where declared bounds
+    promise less than all of these. By noisy numbers alone.
     """
     schema = curator.schema
     gaussian, *rest = finishes(curator, workload)
@@ -181,10 +187,10 @@ def early_choice(
     (laplace,) = rest
     known, likely = alignments(schema, ranks, size), meetings_of(schema, ranks, max(1.0, size.noisy))
     errors: dict[str, float] = {}
+    finishing = (gaussian, laplace_finish(workload, min(o.epsilon for o in curator.options)))
     later: list[float] = []
     if likely and _serves(lambda s: check_per_table(s, workload), schema):
-        late = laplace_finish(workload, min(o.epsilon for o in curator.options))
-        later += [per_table_error(workload, likely, size=size.noisy, rho=f.alone) for f in (gaussian, late)]
+        later += [per_table_error(workload, likely, size=size.noisy, rho=f.alone) for f in finishing]
         if (error := clear_error(curator, workload, ranks, known)) is not None:
             errors["per_table"] = error
     degrees = common_degrees(schema, ranks)
@@ -193,7 +199,11 @@ def early_choice(
         chosen = keyed_choice(workload, degrees, shares.keyed, laplace)
         if 0 < chosen.heavy < schema.cells(common_attributes(schema)):  # all heavy: `per_table` with less to spend
             errors["keyed"] = chosen.error
+        if (bounded := _declared_error(curator, workload, size.noisy, laplace)) is not None:
+            errors[_declared(schema)] = bounded
     by_table, by_key = errors.get("per_table", math.inf), errors.get("keyed", math.inf)
+    if errors.get(_declared(schema), math.inf) < DECLARED_GAIN * min(by_table, by_key, *later):
+        return Early(_declared(schema), laplace, errors, known)
     if by_table < CLEAR_GAIN * by_key:
         return Early("per_table", laplace, errors, known)
     if by_key < min(later, default=0.0) and likely[0].aligned >= ALIGNED and size.noisy > SHOWS * size.deviation:
@@ -204,6 +214,14 @@ def early_choice(
 def _declared(schema: Schema) -> str:
     """What the method with declared bounds alone is called."""
     return "two_table" if len(schema.tables) == 2 else "multi_table"
+
+
+def _declared_error(curator: Curator, workload: Workload, size: float, finish: Finish) -> float | None:
+    """What it promises on a join of this size; None where declared bounds do not serve."""
+    if (declared := curator.public_bound()) is None:
+        return None
+    noise = fitted_noise(workload, bound=declared.value, size=max(1.0, size), rho=finish.whole)
+    return noise + size_noise(declared.value, finish.whole)
 
 
 def _as_declared(curator: Curator, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:
@@ -236,10 +254,8 @@ def predicted_errors(
     """The error that each method promises: a function of noisy numbers alone."""
     best = best_level(workload, levels, finish.pushed)
     schema, predicted = curator.schema, {"capped": best.error}
-    if (declared := curator.public_bound()) is not None:
-        size, rho = max(1.0, best.total.noisy + best.lost.noisy), finish.whole
-        noise = fitted_noise(workload, bound=declared.value, size=size, rho=rho)
-        predicted[_declared(schema)] = noise + size_noise(declared.value, rho)
+    if (error := _declared_error(curator, workload, best.total.noisy + best.lost.noisy, finish)) is not None:
+        predicted[_declared(schema)] = error
     # What several models add up to must be written down; a join of models need not.
     degrees = {} if is_large(workload) else common_degrees(schema, ranks)
     if degrees and shares.hybrid is not None and not finish.laplace:  # its degrees cost more rho than that leaves
