@@ -189,6 +189,7 @@ def early_choice(
     errors: dict[str, float] = {}
     finishing = (gaussian, laplace_finish(workload, min(o.epsilon for o in curator.options)))
     later: list[float] = []
+    mixed = False
     if likely and _serves(lambda s: check_per_table(s, workload), schema):
         later += [per_table_error(workload, likely, size=size.noisy, rho=f.alone) for f in finishing]
         if (error := clear_error(curator, workload, ranks, known)) is not None:
@@ -197,8 +198,9 @@ def early_choice(
     if likely and known[1] >= ALIGNED and degrees and _serves(check_keyed, schema):
         later.append(keyed_choice(workload, degrees, shares.keyed, gaussian).error)  # with no heavy values: `capped`
         chosen = keyed_choice(workload, degrees, shares.keyed, laplace)
-        if 0 < chosen.heavy < schema.cells(common_attributes(schema)):  # all heavy: `per_table` with less to spend
+        if chosen.heavy < schema.cells(common_attributes(schema)):  # all heavy: `per_table` with less to spend
             errors["keyed"] = chosen.error
+            mixed = chosen.heavy > 0
         if (bounded := _declared_error(curator, workload, size.noisy, laplace)) is not None:
             errors[_declared(schema)] = bounded
     by_table, by_key = errors.get("per_table", math.inf), errors.get("keyed", math.inf)
@@ -206,9 +208,8 @@ def early_choice(
         return Early(_declared(schema), laplace, errors, known)
     if by_table < CLEAR_GAIN * by_key:
         return Early("per_table", laplace, errors, known)
-    if by_key < min(later, default=0.0) and likely[0].aligned >= ALIGNED and size.noisy > SHOWS * size.deviation:
-        return Early("keyed", laplace, errors, known)
-    return None
+    sure = mixed and likely[0].aligned >= ALIGNED and size.noisy > SHOWS * size.deviation
+    return Early("keyed", laplace, errors, known) if sure and by_key < min(later) else None
 
 
 def _declared(schema: Schema) -> str:

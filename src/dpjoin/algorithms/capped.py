@@ -49,6 +49,8 @@ RANKS_OF_LOOK, SIZES_OF_LOOK = Fraction(30, 100), Fraction(40, 100)
 """The same of what may be spent before an exchange for Laplace noise. The rest is for the join size afterwards."""
 FIRST_RANKS, FIRST_SIZE = Fraction(45, 100), Fraction(25, 100)
 """The same before an early exchange, which leaves next to nothing of rho."""
+ONE_LOOK = 0.2
+"""How far off a size by one look under caps may be beyond noise, as a share: nothing says what they lose."""
 SHOWN = 0.85
 """Of a join, what caps must leave that are to tell whether the same values are frequent in all tables."""
 LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
@@ -276,7 +278,8 @@ def measure_first_size(
     shown = [some for some in choice if some[1].aligned >= SHOWN] or choice[:1]
     caps, left = max(shown, key=lambda some: some[1].aligned / public_bound_of(schema, some[0]))
     (candidate,) = measure_candidates(curator, [caps], cost, price)
-    return whole_size([replace(candidate, left=left, most=most_by_rows(schema, ranks))])
+    size = whole_size([replace(candidate, left=left, most=most_by_rows(schema, ranks))])
+    return replace(size, deviation=math.hypot(size.deviation, ONE_LOOK * size.noisy))
 
 
 def candidate_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
