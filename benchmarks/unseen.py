@@ -29,7 +29,8 @@ METHODS = {
 }
 FIRST_SEED = {"pairs": 800, "chains": 2000}
 LOOKED_AT = {
-    "pairs": "0 to 29, 100 to 111, 200 to 247, 300 to 344, 400 to 419, 500 to 511, 600 to 611 and 700 to 711",
+    "pairs": "0 to 29, 100 to 111, 200 to 247, 300 to 344, 400 to 419, 500 to 511, 600 to 611, 700 to 711, "
+    "5000 to 5144 and 7000 to 7012",
     "chains": "1000 to 1107",
 }
 WITHIN = 1.25
