@@ -311,10 +311,11 @@ def at_independence(fit: F, evidence: Evidence) -> F:
             least = 2.0 / np.sqrt(evidence.precision[where])
             noisy = evidence.noisy[where]
             drowned = noisy < least
-            if drowned.any():
-                # One by one they are all noise; together they are not.
-                noisy = np.where(drowned, max(float(noisy[drowned].mean()), float(least.min()) / 100), noisy)
-            logs = np.log(noisy)
+            begun = np.maximum(noisy, least)
+            if begun[drowned].sum() > begun[~drowned].sum() / 4:
+                # One by one they are all noise; together they are not, and have not so many rows.
+                begun[drowned] = max(float(noisy[drowned].mean()), float(least.min()) / 100)
+            logs = np.log(begun)
             potentials[where] = np.maximum(logs - logs.mean(), -FURTHEST)
     return replace(fit, potentials=potentials)
 
