@@ -265,6 +265,27 @@ def test_an_exchange_by_exact_sizes_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.known_bad
+def test_a_first_look_that_knows_the_exact_size_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether Laplace noise follows at once must rest on the noisy size alone."""
+    early = settled_on("per_table")
+
+    def by_exact_size(curator: Curator, *given: Any) -> Early | None:
+        found: Early = early(curator, *given)
+        return found if curator._engine.exact_join_size() < 12 else None
+
+    monkeypatch.setattr(auto, "early_choice", by_exact_size)
+    schema = declared("two")
+    workload = dj.Workload.marginals(schema, [1, 2])
+    names = {t.name: [a for a in t.attributes if a != "A"] for t in schema.tables}
+    rows = {t: [{"A": 0, **dict.fromkeys(own, 0)} for _ in range(4)] for t, own in names.items()}
+    first = next(iter(rows))
+    rows[first] = rows[first][:3]
+    other = {**rows, first: rows[first][1:]}
+    run = tight_run(lambda tables: BruteEngine(schema, tables), auto_shares, auto_tight, workload, SHARP, after_a_look)
+    assert any("control flow" in w for w in audited(run, rows, other, SHARP)[0])
+
+
+@pytest.mark.known_bad
 def test_an_exchange_that_keeps_all_rho_is_caught() -> None:
     """Laplace noise on top of what rho buys: the accountant would accept it, the audit of the ledger does not."""
 

@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 
 from dpjoin.algorithms.as_one import measure_join
-from dpjoin.algorithms.once import ByValue
+from dpjoin.algorithms.once import ANYHOW, ByValue
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
@@ -69,7 +69,7 @@ def measure_alone(
     progress: Progress,
     noisy_degrees: Mapping[str, FloatArray] | None = None,
     by_rank: Mapping[str, FloatArray] | None = None,
-    known: tuple[float, float] = (0.0, 1.0),
+    known: tuple[float, float] = ANYHOW,
 ) -> tuple[Model, ...]:
     """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpjoin.algorithms.alone import Scope, measured_scopes
 from dpjoin.algorithms.hybrid import BLUR, clear_share, fitted_variance, marginals_of
+from dpjoin.algorithms.once import ANYHOW
 from dpjoin.algorithms.parts import CLEAR, SHRINKAGE
 from dpjoin.algorithms.ranks import MOST_VALUES, chance_size, degree_sequence
 from dpjoin.algorithms.totals import NoisyTotal
@@ -85,7 +86,7 @@ def alignments(schema: Schema, ranks: Sequence[NoisyRanks], size: NoisyTotal) ->
     """Between which degrees the same values may be frequent in all tables, if the join has about this size."""
     ends = [max(1.0, size.noisy + sign * DOUBT * size.deviation) for sign in (-1, 1)]
     met = [meetings_of(schema, ranks, end) for end in ends]
-    return (met[0][0].aligned, met[1][0].aligned) if all(met) else (0.0, 1.0)
+    return (met[0][0].aligned, met[1][0].aligned) if all(met) else ANYHOW
 
 
 def _is_key(schema: Schema, table: str, by: Scope) -> bool:
@@ -230,10 +231,7 @@ def counted_doubt(workload: Workload, meeting: Meeting, *, rho: Fraction) -> flo
     schema = workload.schema
     variance = {}
     for table in meeting.rows:
-        kept = [
-            a for a in schema.table(table).attributes if a in workload.attributes and a not in schema.join_attributes
-        ]
-        variance[table] = schema.cells(tuple(kept)) * _variance(workload, table, rho)
+        variance[table] = schema.cells(_own(workload, table, workload.attributes)) * _variance(workload, table, rho)
     squared = meeting.values * math.prod(variance.values())
     for table, noise in variance.items():
         others = [rows**2 for name, rows in meeting.rows.items() if name != table]

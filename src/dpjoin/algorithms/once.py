@@ -33,6 +33,8 @@ ONE_WAY, INTERACTION = 1.0, 0.6
 """By how much of their mean cells differ from what a fit expects where it knows nothing of them: guesses."""
 MANY = 64
 """With more marginals of several attributes Gaussian noise is smaller for every budget that protects anybody."""
+ANYHOW = (0.0, 1.0)
+"""Frequent values may be the same in all tables, or not: nothing is known of that."""
 GRID = 1000
 """Shares of epsilon are multiples of one over this."""
 
@@ -59,7 +61,7 @@ class ByValue:
 
     key: Scope
     rows: FloatArray
-    known: tuple[float, float] = (0.0, 1.0)
+    known: tuple[float, float] = ANYHOW
     """Between which degrees other tables may have the same frequent values: none, or all of them."""
 
 

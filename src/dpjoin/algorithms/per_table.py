@@ -36,6 +36,7 @@ from dpjoin.algorithms.meetings import (
     meetings_of,
     per_table_error,
 )
+from dpjoin.algorithms.once import ANYHOW
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import degree_sequence, rows_beyond
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
@@ -61,8 +62,6 @@ CLEAR, MISCOUNTED = 0.03, 0.04
 DROWNED = 8.0
 """By how many times the noise of all cells together may exceed a table's rows: beyond that a fit, in which no cell is
 negative, finds rows in it that heavy values then lack."""
-ANYHOW = (0.0, 1.0)
-"""Frequent values may be the same in all tables, or not."""
 UNDER_CAPS = 0.3
 """There, how far off the size under caps may be beyond its noise, as a share: what caps lose is judged for each meeting
 of tables by itself."""
