@@ -475,3 +475,18 @@ def test_declared_bounds_are_taken_at_once_where_they_promise_most() -> None:
     far = {t: (DegreeBound(attributes=("k",), limit=20_000),) for t in limits}
     loose = dj.Schema(tuple(replace(t, bounds=far[t.name]) for t in schema.tables), schema.attributes)
     assert dj.release(loose, dj.Workload.marginals(loose, [("a", "b")]), tables, BUDGET).method != "two_table"
+
+
+@pytest.mark.parametrize("guard", ["CLEAR", "MISCOUNTED", "DROWNED"])
+def test_every_guard_of_a_first_look_asks_for_a_closer_one(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that are off, a size that is off, or too many drowned cells: any of them is enough."""
+    schema, tables = two_attributes(40, 20_000, 1.0, 1)
+    workload = dj.Workload.marginals(schema, [("a", "b")])
+
+    def at_once() -> bool:
+        release = dj.release(schema, workload, tables, BUDGET, method="per_table")
+        return release.ledger.epsilon == BUDGET.exact.epsilon * AT_ONCE_SHARE
+
+    assert at_once()
+    monkeypatch.setattr(per_table, guard, 0.0)
+    assert not at_once()
