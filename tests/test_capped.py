@@ -30,7 +30,7 @@ from dpjoin.algorithms.capped import (
     most_by_rows,
     public_bound_of,
 )
-from dpjoin.algorithms.ranks import EDGES, degree_sequence, falling_fits, rows_beyond
+from dpjoin.algorithms.ranks import EDGES, degree_sequence, falling_fits, looked_beyond, rows_beyond
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
@@ -289,6 +289,30 @@ def test_a_thin_tail_is_seen_by_its_sum() -> None:
     beyond = [rows_beyond(ranks_of(degrees, 23.0, rng))[EDGES.index(13) + 1] for _ in range(100)]
     assert np.median(beyond) == pytest.approx(exact, rel=0.2)
     assert sum(b < 0.5 * exact for b in beyond) <= 15
+
+
+def test_no_rank_is_seen_that_a_table_has_too_few_rows_for() -> None:
+    """A little noise in every bucket adds up, and would make values of millions of rows of a table of ten thousand."""
+    exact = replace(ranks_of([20] * 500, 0.0, np.random.default_rng(0)), deviation=23.0)
+    lifted = replace(exact, noisy=tuple(n + 10 * (low >= 22) for low, n in zip((0, *EDGES), exact.noisy, strict=True)))
+    beyond = rows_beyond(lifted)
+    assert 22 <= EDGES[int(np.argmax(beyond[1:] == 0.0))] < 10_000
+    assert looked_beyond(lifted).hidden[EDGES.index(10_921) + 1] == 0
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("twice", [0, 60, 150])
+def test_what_noise_hides_beyond_a_rank_is_about_known(twice: int) -> None:
+    """Some values have a second row, and noise of 40 rows does not show how many: the doubt says how far off."""
+    rng = np.random.default_rng(twice)
+    off, seen = [], []
+    for _ in range(300):
+        found = looked_beyond(ranks_of([*[2] * twice, *[1] * (1500 - twice)], 40.0, rng))
+        off.append((found.seen[1] + found.hidden[1] - twice) / found.doubt[1])
+        seen.append(found.seen[1])
+    assert np.mean(np.abs(off) < 1.645) >= 0.8
+    assert abs(np.mean(off)) < 0.8
+    assert np.median(seen) == (0 if twice < 100 else pytest.approx(twice, abs=40))
 
 
 # Caps ----------------------------------------------------------------------------------------------------------------

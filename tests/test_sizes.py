@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpjoin.algorithms.sizes import ALIGNMENTS, BEYOND, Left, likely_shares, likely_size
+from dpjoin.algorithms.sizes import ALIGNMENTS, BEYOND, MISJUDGED, TOGETHER, Left, likely_shares, likely_size
 from dpjoin.algorithms.totals import NoisyTotal
 
 NOTHING_LOST = Left(1.0, 1.0)
@@ -49,6 +49,28 @@ def test_a_hot_value_that_ranks_do_not_show_is_believed() -> None:
     allowed = [Left(1.0, 1.0, larger=1.5, size=10_000.0 / BEYOND)] * 4
     few = size((20_000.0, 300.0), (19_900.0, 200.0), (10_000.0, 50.0), (10_000.0, 50.0), left=allowed)
     assert few.noisy < 20_000 * 0.98, "degrees allow no such join"
+
+
+def test_rows_that_noise_hides_count_and_leave_a_doubt_that_more_caps_do_not_remove() -> None:
+    """Caps that seem to lose nothing lose a twentieth, give or take a fiftieth: all of them the same rows."""
+    hiding = Left(1.0, 1.0, hidden=0.05, doubt=0.02)
+    one, many = (size(*[(9_500.0, 10.0)] * n, left=[hiding] * n) for n in (1, 6))
+    for found in (one, many):
+        assert found.noisy == pytest.approx(10_000)
+        assert 0.02 * 10_000 <= found.deviation < 0.025 * 10_000
+    # Caps that hide nothing tell better, where noise allows.
+    both = size((10_200.0, 50.0), *[(9_500.0, 10.0)] * 6, left=[NOTHING_LOST, *[hiding] * 6])
+    assert both.noisy == pytest.approx(10_200, abs=50)
+    assert both.deviation < 60
+
+
+def test_what_is_misjudged_is_so_under_all_caps() -> None:
+    """Six caps that lose three tenths each: half of what may be wrong with that, as a variance, is common to them."""
+    strict = Left(0.7, 0.7)
+    found = size(*[(7_000.0, 1.0)] * 6, left=[strict] * 6)
+    off = MISJUDGED * (1 - 0.7) * 10_000
+    assert found.noisy == pytest.approx(10_000)
+    assert found.deviation == pytest.approx(off * math.sqrt(TOGETHER + (1 - TOGETHER) / 6), rel=0.01)
 
 
 CURVES = [(1.0, 1.0), (0.98, 0.8), (0.85, 0.35), (0.6, 0.1), (0.4, 0.04)]

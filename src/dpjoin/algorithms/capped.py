@@ -24,7 +24,15 @@ from dpjoin.algorithms import fading
 from dpjoin.algorithms.as_one import measure_join, varying_products
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.ranks import EDGES, aligned_size, both_looks, chance_size, degree_sequence, rows_beyond
+from dpjoin.algorithms.ranks import (
+    EDGES,
+    aligned_size,
+    both_looks,
+    chance_size,
+    degree_sequence,
+    looked_beyond,
+    rows_beyond,
+)
 from dpjoin.algorithms.shares import COUNT_SHARE, results_of, round_down
 from dpjoin.algorithms.sizes import LEAST_KEPT, Left, likely_shares, likely_size
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
@@ -394,6 +402,7 @@ def best_level(workload: Workload, levels: Levels, rho: Fraction) -> Candidate:
 def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: float | None) -> Left:
     """Which share of the join caps leave, as far as ranks tell."""
     aligned = larger = 1.0
+    hidden: list[NoisyTotal] = []
     for by in dict.fromkeys(r.question.by for r in ranks):
         meeting = [r for r in ranks if r.question.by == by]
         degrees = [degree_sequence(r) for r in meeting]
@@ -402,9 +411,33 @@ def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: f
         if chance > 0:
             aligned *= min(1.0, aligned_size(kept) / whole)
             larger *= whole / chance
+            # A value with rows that are hidden has the most of its table, and may have the most of every other.
+            most = [float(k.max(initial=0.0)) for k in kept]
+            for n, r in enumerate(meeting):
+                rows, each = hidden_rows(r, caps[_place(r)], price), math.prod(most[:n] + most[n + 1 :]) / whole
+                share = rows.noisy / float(rows_beyond(r)[0])
+                hidden.append(NoisyTotal(min(share, 0.5), min(each * rows.deviation, 0.5)))
     by_chance = 1 - lost_share(ranks, caps, price)
     size = chance_size([degree_sequence(r) for r in ranks]) if _meet_in_one(schema, ranks) else None
-    return Left(max(by_chance, LEAST_KEPT), max(min(aligned, by_chance), LEAST_KEPT), larger, size)
+    return Left(
+        max(by_chance, LEAST_KEPT),
+        max(min(aligned, by_chance), LEAST_KEPT),
+        larger,
+        size,
+        hidden=1 - math.prod(1 - share.noisy for share in hidden),
+        doubt=math.hypot(*(share.deviation for share in hidden)),
+    )
+
+
+def hidden_rows(ranks: NoisyRanks, cap: int, price: float | None) -> NoisyTotal:
+    """About how many rows a cap loses that noise hides."""
+    ends, found = np.array([0, *EDGES], dtype=np.float64), looked_beyond(ranks)
+    lost = 1 - np.diff(rows_left(ends, cap, price)) / np.diff(ends)
+    first = max(int(np.argmax(lost > 0)), int(np.argmax(found.seen == 0)))
+    if first >= len(EDGES):
+        return NoisyTotal(0.0, 0.0)
+    rows = float(lost @ (found.hidden[:-1] - found.hidden[1:]))
+    return NoisyTotal(max(0.0, rows), float(lost[first] * found.doubt[first]))
 
 
 def _meet_in_one(schema: Schema, ranks: Sequence[NoisyRanks]) -> bool:
@@ -467,7 +500,8 @@ def measure_sizes(best: Candidate, count: Concentrated) -> tuple[NoisyTotal, flo
     among = _looked_again(among, best, count.rho - half)
     whole = whole_size(among)
     kept = next(c.total for c in among if c.curator is best.curator)
-    promised = NoisyTotal(whole.noisy * (1 - best.share), math.hypot(whole.deviation, best.share * whole.noisy))
+    left = (1 - best.share) * (1 - best.left.hidden)
+    promised = NoisyTotal(whole.noisy * left, math.hypot(whole.deviation, best.share * whole.noisy))
     return whole, max(1.0, min(kept.combined(promised).noisy, best.most))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -27,26 +27,56 @@ MOST_VALUES = 2**20
 """So many values, the most frequent ones, are looked at."""
 
 
-@lru_cache(maxsize=32)
+@dataclass(frozen=True, eq=False)
+class Beyond:
+    """How many rows have a rank above 0, and above each edge: by what stands out of noise, and what it may hide."""
+
+    seen: FloatArray
+    hidden: FloatArray
+    """How many more there may be."""
+    doubt: FloatArray
+    """How far off that is."""
+
+
 def rows_beyond(ranks: NoisyRanks) -> FloatArray:
-    """How many rows have a rank above 0, and above each edge, with the noise smoothed out.
+    """How many rows have a rank above 0, and above each edge, by what stands out of noise."""
+    return looked_beyond(ranks).seen
+
+
+@lru_cache(maxsize=32)
+def looked_beyond(ranks: NoisyRanks) -> Beyond:
+    """Rows by rank, with the noise smoothed out.
 
     The number of values with at least so many rows falls with the rank, so the closest numbers that do take the place
-    of noisy ones. Beyond some edge there is nothing but noise: the first beyond which the fit hardly gets closer.
+    of noisy ones. Beyond some edge there is nothing but noise: the first beyond which the fit hardly gets closer. It
+    may hide some rows: each edge further on may be the last, by how well the fit that ends there does.
     """
     widths = np.diff([0, *ranks.edges]).astype(np.float64)
     noisy = np.array(ranks.noisy[:-1], dtype=np.float64)
     # With nothing from bucket n on, for each n.
-    fits = [np.maximum(fit, 0.0) * widths for fit in falling_fits(noisy / widths, widths**2)]
-    misfit = np.array([n + float(((noisy - fit) ** 2).sum()) / ranks.deviation**2 for n, fit in enumerate(fits)])
+    fits = np.array([np.maximum(fit, 0.0) * widths for fit in falling_fits(noisy / widths, widths**2)])
+    misfit = np.arange(len(fits)) + ((noisy - fits) ** 2).sum(axis=1) / ranks.deviation**2
     seen = int(np.argmax(misfit <= misfit.min() + STANDS_OUT))
     # A long thin tail: none of its buckets stands out, and all of them together do.
-    together = np.cumsum(noisy[seen:]) / (ranks.deviation * np.sqrt(np.arange(1, len(noisy) - seen + 1)))
-    if len(together) and together.max() > TAIL:
-        seen += int(np.argmax(together)) + 1
-    beyond = np.append(np.cumsum(fits[seen][::-1])[::-1], 0.0)
-    beyond.setflags(write=False)  # it is kept, since every candidate asks for it
-    return beyond
+    rows, noise = np.cumsum(noisy[seen:]), ranks.deviation * np.sqrt(np.arange(1, len(noisy) - seen + 1))
+    # A value with rows in one of them has rows in all before it, as many as these are wide.
+    possible = rows + TAIL * noise >= np.cumsum(widths[seen:]) - widths[seen:]
+    together = np.where(possible, rows / noise, 0.0)
+    if together.max(initial=0.0) > TAIL:
+        further = int(np.argmax(together)) + 1
+        seen, possible = seen + further, possible[further:]
+    likely = np.exp((misfit[seen:].min() - misfit[seen:]) / 2) * np.append(1.0, np.cumprod(possible))
+    likely /= likely.sum()
+    beyond = np.array([np.append(np.cumsum(fit[::-1])[::-1], 0.0) for fit in fits[seen:]])
+    more = beyond - beyond[0]
+    hidden = likely @ more
+    # Whatever bucket is the last, those from here to it have noise, beside what is not known of it.
+    ends, here = np.arange(len(likely))[:, None], np.maximum(0, np.arange(len(hidden)) - seen)
+    doubt = np.sqrt(likely @ ((more - hidden) ** 2 + ranks.deviation**2 * np.maximum(0, ends - here)))
+    found = Beyond(beyond[0], np.maximum(0.0, hidden), doubt)
+    for array in (found.seen, found.hidden, found.doubt):
+        array.setflags(write=False)  # they are kept, since every candidate asks for them
+    return found
 
 
 def falling_fits(values: FloatArray, weights: FloatArray) -> list[FloatArray]:

@@ -2,8 +2,9 @@
 
 Generous caps lose little and have much noise, strict ones the other way round. What they lose is not known. Ranks tell
 it for two cases: rows that go join like others, or the most frequent values are the same in all tables, so that what
-each table loses there is multiplied. Real joins lie in between, and how sizes fall with caps tells where. All here is
-post-processing of noisy numbers.
+each table loses there is multiplied. Real joins lie in between, and how sizes fall with caps tells where. Ranks do not
+show the last rows for noise, so that even caps that seem to lose nothing lose a little. All here is post-processing of
+noisy numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpjoin.algorithms.totals import NoisyTotal
-from dpjoin.model.terms import FloatArray
 
 UNLIKELY = 3.5
 """By how many deviations generous caps must say that there is more, so that stricter ones do not count: a hot value
@@ -24,6 +24,8 @@ ALIGNMENTS = tuple(n / 10 for n in range(11))
 """How far the same values may be frequent in all tables: all are tried."""
 MISJUDGED = 0.5
 """How far off what is left under caps may be beyond that, as a share of what is lost and left."""
+TOGETHER = 0.5
+"""How much of that, as a variance, has the same direction under all caps."""
 SIZE_EXPECTED = 0.5
 """How far off the size is that degrees promise, if values are frequent in all tables to some degree: in logarithms."""
 BEYOND = 2.0
@@ -43,6 +45,10 @@ class Left:
     """How many times as large the join is in the second case."""
     size: float | None = None
     """About how large it is in the first, where that is known."""
+    hidden: float = 0.0
+    """About which share of that goes as well, with rows that noise hides."""
+    doubt: float = 0.0
+    """How far off that may be: under all caps in the same direction."""
 
     def size_between(self, aligned: float) -> float | None:
         return None if self.size is None else self.size * (aligned * self.larger + 1 - aligned)
@@ -107,19 +113,31 @@ def _size_of(ways: Sequence[_Way]) -> NoisyTotal:
 
 
 def _way(totals: Sequence[NoisyTotal], left: Sequence[Left], aligned: float) -> _Way:
-    """The size of the whole join that fits best, by precision, and how well that is."""
+    """The size of the whole join that fits best, by how far off numbers may be, and how well that is."""
     noisy = np.array([total.noisy for total in totals])
     noise = np.array([total.deviation for total in totals])
-    kept = np.array([some.between(aligned) for some in left])
+    shown = np.array([some.between(aligned) for some in left])
+    kept = shown * (1 - np.array([some.hidden for some in left]))
 
-    def closest(deviation: FloatArray) -> NoisyTotal:
-        precision = float((kept**2 / deviation**2).sum())
-        return NoisyTotal(float((noisy * kept / deviation**2).sum()) / precision, precision**-0.5)
+    doubt = np.array([some.doubt for some in left])
 
-    about = max(0.0, closest(noise).noisy)
-    deviation = np.hypot(noise, MISJUDGED * (1 - kept) * kept * about)
-    whole = closest(deviation)
-    misfit = float((((noisy - whole.noisy * kept) / deviation) ** 2).sum())
+    def closest(about: float = 0.0, together: float = 0.0) -> tuple[NoisyTotal, float]:
+        """With the misfit, for a join of about this size, if so much of what is misjudged has the same direction.
+
+        In units of noise, which may differ by far.
+        """
+        off, hidden = about * MISJUDGED * (1 - shown) * kept / noise, about * doubt / noise
+        covariance = np.diag(1 + (1 - together) * off**2) + together * np.outer(off, off) + np.outer(hidden, hidden)
+        # None counts against itself: a size is between those that single caps tell.
+        weights = np.maximum(0.0, np.linalg.solve(covariance, kept / noise))
+        weights /= weights @ (kept / noise)
+        found = NoisyTotal(float(weights @ (noisy / noise)), math.sqrt(float(weights @ covariance @ weights)))
+        missed = (noisy - found.noisy * kept) / noise
+        return found, float(missed @ np.linalg.solve(covariance, missed))
+
+    # Which way it is shows in how sizes fall, so there every cap is a witness of its own; the size is less certain.
+    about = max(0.0, closest()[0].noisy)
+    (whole, _), (_, misfit) = closest(about, TOGETHER), closest(about)
     # What lies further apart than it should is less certain than it says.
     apart = max(1.0, math.sqrt(misfit / max(1, len(totals) - 1)))
     expected = left[0].size_between(aligned)
