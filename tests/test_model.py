@@ -290,6 +290,62 @@ def test_interactions_with_rare_values_are_seen_to_be_wider() -> None:
     assert np.array_equal(fit.widths_by_value(free, evidence), free.tau_each)
 
 
+def _noise_alone(keys: int, sigma: float) -> tuple[Fit, Evidence]:
+    """Few rows by key and two attributes, measured with noise that drowns every cell; its parts were not measured."""
+    rng = np.random.default_rng(4)
+    sizes = {"k": keys, "a": 5, "b": 4}
+    table = rng.multinomial(3 * keys, np.full(20 * keys, 1 / (20 * keys))).reshape(keys, 5, 4).astype(float)
+    cliques = (("k",), ("a",), ("b",), ("k", "a", "b"), ("b", "k"))
+    terms = Terms(Domain(("k",), ("a", "b"), sizes), cliques)
+    evidence = Evidence.none(terms.size)
+    for clique, where in zip(cliques[:4], terms.slices[:4], strict=True):
+        exact = table.sum(axis=tuple(i for i, a in enumerate("kab") if a not in clique)).reshape(-1)
+        evidence = evidence.add(where, exact + sigma * rng.standard_normal(exact.size), sigma**2)
+    return start(terms, float(table.sum())), evidence
+
+
+def test_noise_alone_is_not_seen_as_wide_interactions() -> None:
+    """Every key misses more or less of its noisy cells; that tells nothing where noise drowns them."""
+    begun, evidence = _noise_alone(400, 12.0)
+    found = learn(begun, evidence)
+    wider = fit.widths_by_value(found, evidence) / found.tau_each
+    assert (wider**2).mean() < 1.2
+    assert wider.max() <= fit.WIDEST
+
+
+def test_what_two_attributes_explain_counts_once() -> None:
+    """All interactions are far wider than the prior: values of either attribute show it, and widths do not multiply."""
+    rng, sigma = np.random.default_rng(5), 2.0
+    table = 100 * np.exp(rng.standard_normal((30, 40)))
+    terms = Terms(Domain(("k",), ("v",), {"k": 30, "v": 40}), (("k",), ("v",), ("k", "v")))
+    noisy = table.reshape(-1) + sigma * rng.standard_normal(table.size)
+    evidence = Evidence.none(terms.size).add(terms.slices[2], noisy, sigma**2)
+    tight = replace(start(terms, float(table.sum())), tau=np.array([1.0, 1.0, 0.01]))
+    found = fit.maximise(tight, evidence, steps=60)
+    assert (fit.widths_by_value(found, evidence) / found.tau_each).max() == pytest.approx(fit.WIDEST)
+
+
+def test_marginals_that_were_not_measured_have_priors_of_what_wider_ones_tell() -> None:
+    """Else no potential of theirs seems determined, and their prior would grow without end."""
+    begun, evidence = _noise_alone(400, 12.0)
+    where, wide = begun.terms.slices[4], begun.terms.slices[3]
+    told = fit.with_sums(begun, evidence)
+    assert told.noisy[where] == pytest.approx(evidence.noisy[wide].reshape(400, 5, 4).sum(axis=1).T.reshape(-1))
+    assert 1 / told.precision[where] == pytest.approx(5 * 12.0**2)
+    assert learn(begun, evidence).tau[4] < 1.0
+
+
+def test_no_member_goes_where_measurements_exclude_it() -> None:
+    """A prior far wider than the data allow draws members out where one cell has all rows, and no slope leads back."""
+    begun, evidence = _noise_alone(400, 12.0)
+    found = replace(learn(begun, evidence), seen=())
+    wide = replace(found, tau=np.where(found.tau > 0, 4.0, found.tau), tails=None)
+    members = model.plausible(wide, evidence, total_deviation=1.0)
+    assert len(members) == model.MEMBERS
+    for potentials, _ in members:
+        assert fit.moves_apart(wide, replace(wide, potentials=potentials), evidence) <= model.ASTRAY
+
+
 @pytest.mark.statistical
 def test_bars_hold_where_a_few_keys_count_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums over keys of which the first has a quarter of the weight: one width for all values is not enough."""

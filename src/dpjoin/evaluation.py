@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpjoin.model.terms import FloatArray
 from dpjoin.released import Release
 from dpjoin.workload import Kronecker, Workload
 
@@ -24,6 +25,8 @@ class GroupError:
     """Half the l1 distance of the two distributions; marginals only."""
     covered: float
     """The share of the queries whose error bar holds the truth."""
+    mean_bar: float | None
+    """How long bars are: ones far longer than errors hold the truth, and say little. None where none is known."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Evaluation:
     covered: float
     coverage: float
     join_size_error: float
+    mean_bar: float | None
 
     def to_json(self) -> dict[str, Any]:
         return {"PRIVATE": "computed from exact answers; do not publish", **asdict(self)}
@@ -51,7 +55,7 @@ def evaluate(
     workload = workload or release.workload
     engine = DuckEngine(release.schema, tables, attributes=workload.attributes)
     exact_count = engine.exact_join_size()
-    rows, errors, inside = [], [], []
+    rows, errors, inside, lengths = [], [], [], []
     for group, exact in zip(workload.groups, engine.exact_answers(workload.groups), strict=True):
         part = Workload(release.schema, (group,))
         exact_answers = np.asarray(exact, dtype=np.float64) * float(group.unit)
@@ -67,10 +71,12 @@ def evaluate(
                 float(off.mean()) if len(off) else 0.0,
                 _total_variation(answers, exact_answers) if marginal else None,
                 float(covered.mean()) if len(off) else 1.0,
+                _mean_of_known(bars),
             )
         )
         errors.append(off)
         inside.append(covered)
+        lengths.append(bars)
     off, covered = np.concatenate(errors), np.concatenate(inside)
     variations = [r.total_variation for r in rows if r.total_variation is not None]
     return Evaluation(
@@ -81,7 +87,13 @@ def evaluate(
         float(covered.mean()),
         coverage,
         abs(release.join_size - exact_count),
+        _mean_of_known(np.concatenate(lengths)),
     )
+
+
+def _mean_of_known(bars: FloatArray) -> float | None:
+    known = bars[np.isfinite(bars)]
+    return float(known.mean()) if len(known) else None
 
 
 def _total_variation(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:

@@ -247,13 +247,13 @@ def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
     out = console()
     table = _columns(
         ("group", "left"), ("queries", "right"), ("max", "right"), ("mean", "right"), ("TV", "right"),
-        ("covered", "right"),
+        ("bar", "right"), ("covered", "right"),
     )  # fmt: skip
     for g in evaluation.groups[:GROUPS_SHOWN]:
         tv = "" if g.total_variation is None else f"{g.total_variation:.3f}"
-        table.add_row(
-            g.name, f"{g.queries:,}", number(g.max_error), number(g.mean_error), tv, f"{100 * g.covered:.0f} %"
-        )
+        bar = "" if g.mean_bar is None else number(g.mean_bar)
+        covered = f"{100 * g.covered:.0f} %"
+        table.add_row(g.name, f"{g.queries:,}", number(g.max_error), number(g.mean_error), tv, bar, covered)
     out.print(table)
     _say_cut(out, len(evaluation.groups))
     mean_tv = evaluation.mean_total_variation
@@ -263,7 +263,10 @@ def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
         f"the {100 * evaluation.coverage:.0f} % error bars hold the "
         f"truth for {100 * evaluation.covered:.0f} % of all queries."
     )
-    out.print("max, mean: error. TV: total variation, 0 alike, 1 disjoint. covered: queries within their error bar.")
+    out.print(
+        "max, mean: error. TV: total variation, 0 alike, 1 disjoint. "
+        "bar: mean length of error bars. covered: queries within theirs."
+    )
     if not sample:
         out.print("PRIVATE: these numbers were computed from exact answers; do not publish them.")
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -51,6 +52,7 @@ OF_ONE_VALUE = 16
 """From so many potentials on that look at one value of an attribute, their own width shows in what the fit misses."""
 WIDEST = 5.0
 """How many times as wide as their group they may turn out to be."""
+TINY = 1e-100
 FURTHEST = 4.0
 """A search begins no further from zero than this: where a probability is all but zero, it has no slope."""
 TAILS, SURE = 2.0, 4.0
@@ -288,18 +290,23 @@ class Posterior:
 
 
 def with_sums(fit: LogLinear, evidence: Evidence, *, every: bool = False) -> Evidence:
-    """The same, with one-way marginals that were not measured, or `every` one, as sums of wider ones that were.
+    """The same, with marginals that were not measured, or `every` one-way one, as sums of wider ones that were.
 
-    Nothing new, so most fits do not count it again; but it says where the search may begin, and how far to step.
+    Nothing new, so most fits do not count it again; but it says where the search may begin, how far to step, and how
+    many potentials are determined.
     """
+    measured = evidence
     for clique, where in zip(fit.cliques, fit.slices, strict=False):
-        if len(clique) == 1 and (every or not evidence.precision[where].any()):
-            for other, there, shape in zip(fit.cliques, fit.slices, fit.shapes, strict=False):
-                if len(other) > 1 and clique[0] in other and evidence.precision[there].all():
-                    axes = tuple(i for i, a in enumerate(other) if a != clique[0])
-                    noisy = evidence.noisy[there].reshape(shape).sum(axis=axes)
-                    variance = (1.0 / evidence.precision[there]).reshape(shape).sum(axis=axes)
-                    evidence = evidence.add(where, noisy, float(variance.mean()))
+        if len(clique) > 1 if every else measured.precision[where].any():
+            continue
+        for other, there, shape in zip(fit.cliques, fit.slices, fit.shapes, strict=False):
+            if set(clique) < set(other) and measured.precision[there].all():
+                axes = tuple(i for i, a in enumerate(other) if a not in clique)
+                left = [a for a in other if a in clique]
+                noisy = measured.noisy[there].reshape(shape).sum(axis=axes)
+                noisy = noisy.transpose([left.index(a) for a in clique]).reshape(-1)
+                variance = (1.0 / measured.precision[there]).reshape(shape).sum(axis=axes)
+                evidence = evidence.add(where, noisy, float(variance.mean()))
     return evidence
 
 
@@ -365,13 +372,14 @@ def widths_by_value(fit: LogLinear, evidence: Evidence) -> FloatArray:
 
         (1 - share)² (s² + c² t²),   share = c² tau² / (s² + c² tau²).
 
-    Summed over all potentials with the same value of an attribute this gives t; less one deviation of it, and never
-    below tau. (A fit with these widths is no better: where noise drowns cells, it takes noise for rare interactions.)
+    Summed over all potentials with the same value of an attribute this gives t, as far as it stands out of noise, and
+    never below tau. (A fit with these widths is no better: where noise drowns cells, it takes noise for rare
+    interactions.)
     """
     known = fit.curvature**2 * evidence.precision
     pulled = (1.0 + known * fit.tau_each**2) ** -2.0
     missed = (fit.total * fit.sums.means(fit.potentials) - evidence.noisy) ** 2 * evidence.precision
-    found = fit.tau_each
+    wider = np.ones(len(fit.potentials))
     for g, (where, shape) in enumerate(zip(fit.slices, fit.shapes, strict=True)):
         if g in fit.free:
             continue
@@ -383,13 +391,25 @@ def widths_by_value(fit: LogLinear, evidence: Evidence) -> FloatArray:
                 others = tuple(a for a in range(len(axes)) if a != kept)
                 return np.asarray(each.reshape(axes).sum(axis=others, keepdims=True))
 
-            noise = by_value(pulled[where])
-            more = by_value(missed[where]) - noise - np.sqrt(2.0 * by_value(pulled[where] ** 2))
-            signal = by_value(pulled[where] * known[where]) * fit.tau[g] ** 2
-            ratio = np.sqrt(np.maximum(more, 0.0) / np.maximum(signal, 1e-300))
-            wider = np.broadcast_to(np.clip(ratio, 1.0, WIDEST), shape)
-            found[where] *= wider.reshape(-1)
-    return found
+            noise = np.sqrt(2.0 * by_value(pulled[where] ** 2))
+            more = by_value(missed[where] - pulled[where])
+            signal = np.maximum(by_value(pulled[where] * known[where]) * fit.tau[g] ** 2, TINY)
+            # Noise that would drown even the widest of them is all there is, unless they surely stand out.
+            told = 1.0 / (1.0 + (noise / (WIDEST**2 * signal)) ** 2)
+            told = np.where(more > SURE * noise, 1.0, told)
+            # By chance, one value at most stands out of noise so far.
+            by_chance = max(1.0, NormalDist().inv_cdf(1.0 - 1.0 / max(2, size))) * noise
+            ratio = np.sqrt(1.0 + told * np.maximum((more - by_chance) / signal - 1.0, 0.0))
+            # What is missed is that of a value of one attribute or another: it does not count for both.
+            own = np.broadcast_to(np.clip(ratio, 1.0, WIDEST), shape).reshape(-1)
+            wider[where] = np.maximum(wider[where], own)
+    return fit.tau_each * wider
+
+
+def moves_apart(fit: LogLinear, other: LogLinear, evidence: Evidence) -> float:
+    """By how many deviations of its noise the measured term that differs most between two fits does."""
+    moved = fit.total * np.abs(fit.sums.means(fit.potentials) - other.sums.means(other.potentials))
+    return float((moved * np.sqrt(evidence.precision)).max(initial=0.0))
 
 
 def learn(fit: F, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> F:
