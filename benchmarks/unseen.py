@@ -203,8 +203,8 @@ def page(found: dict[str, Any]) -> str:
             f"Made by `{command('unseen.py', '--runs', runs, '--count', count)}` with {versions()}.",
             f"Budget (1, 1e-6), all marginals of one and two attributes, medians of {runs} runs; in brackets the share "
             "of cells whose 90 % bar holds and, for auto, how many times as long as errors bars are. A dash: the "
-            "method does not serve. The best column is the best of those shown, by the same few runs: even the same method "
-            "twice would not come out at 1.",
+            "method does not serve. The best column is the best of those shown, by the same few runs: even the same "
+            "method twice would not come out at 1.",
             *(part for kind, some in rows.items() for part in (TITLES[kind], *section(kind, some))),
         ]
     )
