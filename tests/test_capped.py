@@ -31,11 +31,15 @@ from dpjoin.algorithms.capped import (
     public_bound_of,
 )
 from dpjoin.algorithms.ranks import EDGES, degree_sequence, falling_fits, looked_beyond, rows_beyond
+from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine, Fade
 from dpjoin.errors import BudgetError, SpecError
+from dpjoin.model.fit import table_of
+from dpjoin.model.model import Model
+from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
@@ -547,3 +551,21 @@ def test_joins_of_three_skewed_tables_are_not_far_too_small() -> None:
     exact = engine.exact_join_size()
     assert np.median([f.noisy for f in found]) == pytest.approx(exact, rel=0.12)
     assert np.mean([abs(f.noisy - exact) < 1.645 * f.deviation for f in found]) >= 0.5
+
+
+def test_members_know_that_what_is_lost_may_have_another_shape() -> None:
+    """With a tenth of a join, each value's share moves by about a tenth of DIFFERS; with nothing, only sizes do."""
+    terms = Terms(Domain(("a",), ("b",), {"a": 40, "b": 50}), (("a",), ("b",)))
+    potentials = np.random.default_rng(0).normal(0, 0.3, terms.size)
+    model = Model(terms.domain, 900.0, terms, potentials, members=((potentials, 900.0),) * 12, known=(frozenset("ab"),))
+    for lost, moves in ((100.0, 0.1 * capped.DIFFERS), (0.0, 0.0)):
+        grew = capped.grown(model, NoisyTotal(lost, 30.0))
+        assert grew.total == pytest.approx(900 + lost)
+        assert grew.potentials is model.potentials
+        sizes = np.array([total for _, total in grew.members])
+        assert 10 < sizes.std() < 60
+        tables = [table_of(terms, p, 1.0) for p, _ in grew.members]
+        shares = np.array([[*t.sum(axis=0), *t.sum(axis=1)] for t in tables])
+        exact = table_of(terms, potentials, 1.0)
+        off = np.log(shares / [*exact.sum(axis=0), *exact.sum(axis=1)])
+        assert off.std() == pytest.approx(moves, rel=0.15, abs=1e-9)

@@ -196,6 +196,7 @@ def test_answers_and_bars_are_the_same(shape: str) -> None:
     """Every kind of group: answers to 1e-9, bars to a hundredth (members come out of an optimiser)."""
     dense, loose = _models(shape, sigma=20.0)
     assert np.allclose(loose.table, dense.table, rtol=1e-9)
+    assert loose.single_terms == dense.single_terms
     for group in _groups():
         assert np.allclose(loose.answer(group), dense.answer(group), rtol=1e-9, atol=1e-9), group.name
         assert np.allclose(loose.slack(group), dense.slack(group))

@@ -65,6 +65,8 @@ LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
 LOST = 0.25
 """What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it."""
+DIFFERS = 0.5
+"""By which factor, as a logarithm, a value may be more or less frequent in what is lost."""
 ROOM = 2
 """By how many edges caps exceed the largest rank that is seen, where they are meant to lose nothing."""
 DOUBT = 6
@@ -544,15 +546,23 @@ def _looked_again(among: Sequence[Candidate], which: Candidate, rho: Fraction) -
 
 
 def grown(model: Model, lost: NoisyTotal) -> Model:
-    """With the size that was lost; its shape is taken to be that of what is left."""
-    factor = (model.total + lost.noisy) / model.total
-    # Public randomness: the members stand for what is uncertain, this size with it.
-    off = lost.deviation * np.random.default_rng(len(model.members)).standard_normal(len(model.members))
-    members = tuple(
-        (potentials, max(1.0, total * factor + more))
-        for (potentials, total), more in zip(model.members, off, strict=True)
-    )
-    return replace(model, total=model.total * factor, members=members)
+    """With the size that was lost; its shape is taken to be that of what is left.
+
+    Members stand for what is uncertain: this size, and that shape. What is lost may have any value more or less often
+    by some factor; as a share of all, that factor's logarithm adds to the value's potential.
+    """
+    whole = model.total + lost.noisy
+    factor = whole / model.total
+    rng = np.random.default_rng(len(model.members))  # public randomness
+    off = lost.deviation * rng.standard_normal(len(model.members))
+    differs = DIFFERS * max(0.0, lost.noisy) / whole
+    members = []
+    for (potentials, total), more in zip(model.members, off, strict=True):
+        shifted = potentials.copy()
+        for where in model.single_terms:
+            shifted[where] += differs * rng.standard_normal(where.stop - where.start)
+        members.append((shifted, max(1.0, total * factor + more)))
+    return replace(model, total=whole, members=tuple(members))
 
 
 def _place(ranks: NoisyRanks) -> tuple[str, tuple[str, ...]]:

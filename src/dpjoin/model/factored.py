@@ -91,6 +91,11 @@ class FactoredModel(Model):
         return self.tree.calibrate(self.tree.split(self._potentials))
 
     @property
+    def single_terms(self) -> list[slice]:
+        """Where the potentials of one-way marginals lie."""
+        return [s for c, s in zip(self.tree.cliques, self.tree.slices, strict=True) if len(c) == 1]
+
+    @property
     def _potentials(self) -> FloatArray:
         if self.potentials is None:
             raise ValueError("a factored model must have potentials")

@@ -120,6 +120,12 @@ class Model:
         """The cells outside which the model is known to be empty; None: all of them."""
         return self.terms.support if self.terms is not None else None
 
+    @property
+    def single_terms(self) -> list[slice]:
+        """Where the potentials of one-way marginals lie."""
+        terms = self.terms
+        return [] if terms is None else [s for c, s in zip(terms.cliques, terms.slices, strict=False) if len(c) == 1]
+
     def knows(self, scope: Sequence[str]) -> bool:
         """Whether error bars are known within a scope."""
         return any(set(scope) <= known for known in self.known)
