@@ -29,11 +29,6 @@ pytestmark = pytest.mark.oracle
 Question = tuple[str, tuple[str, ...], list[Value], tuple[str, ...]]
 
 
-def all_private(schema: Schema) -> Schema:
-    """The same with every table private: a schema needs one that is, so a public table cannot be alone."""
-    return Schema(tuple(replace(t, private=True) for t in schema.tables), schema.attributes)
-
-
 def random_values(rng: np.random.Generator, schema: Schema, tables: Tables, by: tuple[str, ...]) -> list[Value]:
     """Some values of the tables that have the attributes and some that none has, each once, in any order."""
     rows = [
@@ -93,7 +88,6 @@ def other_rows(rng: np.random.Generator, tables: Tables, name: str) -> Tables:
 
 
 def assert_engines_agree(rng: np.random.Generator, schema: Schema, tables: Tables) -> tuple[int, int]:
-    schema = all_private(schema)
     read = some_of(rng, schema.queryable)
     brute, engine = BruteEngine(schema, tables), DuckEngine(schema, arrow_tables(schema, tables), attributes=read)
     labels = [random_labels(rng, schema, tables, f"labels {i}") for i in range(2)]
@@ -103,9 +97,7 @@ def assert_engines_agree(rng: np.random.Generator, schema: Schema, tables: Table
     for name, by, values, keep in questions(rng, schema, tables, read):
         alone = engine.alone(name, by, values, keep)
         assert isinstance(alone, DuckEngine)
-        assert alone.schema.tables == (
-            Table(name=name, attributes=(LISTED, *keep) if by else keep, private=schema.table(name).private),
-        )
+        assert alone.schema.tables == (Table(name=name, attributes=(LISTED, *keep) if by else keep),)
         assert alone.schema.shape(keep) == schema.shape(keep)
         workload = random_workload(rng, alone.schema)
         rows += assert_alike(alone, brute.alone(name, by, values, keep), workload)
@@ -270,9 +262,6 @@ def test_wrong_questions_are_refused() -> None:
     engine = DuckEngine(schema, arrow_tables(schema, rows), attributes=("c",))
     with pytest.raises(SpecError, match="table 'r' alone keeps 'a', which the engine did not read"):
         engine.alone("r", (), [], ("a",))
-    public = BruteEngine(Schema((first, replace(second, private=False)), attributes), rows)
-    with pytest.raises(SpecError, match="no table is private"):
-        public.alone("s", (), [], ("c",))
 
 
 @pytest.mark.parametrize("rows", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])

@@ -11,7 +11,7 @@ from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.capped import capped_shares, capped_tight, check_capped
 from dpjoin.algorithms.chosen import holds_all
 from dpjoin.algorithms.cliques import wanted_cliques
-from dpjoin.algorithms.finish import with_options
+from dpjoin.algorithms.finish import laplace_pays_alone, with_options
 from dpjoin.algorithms.hierarchical import (
     check_hierarchical,
     hierarchical_paper,
@@ -61,6 +61,15 @@ def at_once(budget: Budget, workload: Workload) -> Budget:
 def after_a_look(budget: Budget, workload: Workload) -> Budget:
     """The same for methods that look first: with an option on Laplace noise. Public."""
     return with_options(spendable(budget, workload), workload)
+
+
+def alone(budget: Budget, workload: Workload) -> Budget:
+    """The same for tables by themselves: if one is private, there is nothing to look at first. Public."""
+    if len(workload.schema.private_tables) > 1:
+        return after_a_look(budget, workload)
+    concentrated = spendable(budget, workload)
+    pays = laplace_pays_alone(concentrated, workload)
+    return replace(budget, laplace=budget.exact.epsilon) if pays else concentrated
 
 
 # Methods ------------------------------------------------------------------------------------------------------------
@@ -203,7 +212,7 @@ _METHODS = {
         Method("hybrid", check_hybrid, _tight(common_key_shares, hybrid_tight)),
         Method("keyed", check_keyed, _tight(keyed_shares, keyed_tight), spendable=after_a_look),
         Method("capped", check_capped, _tight(capped_shares, capped_tight)),
-        Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight), spendable=after_a_look),
+        Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight), spendable=alone),
         Method("path", _check_path, _tight(path_shares, path_tight)),
         Method("truncate", check_truncate, _tight(truncate_shares, truncate_tight)),
     )

@@ -1,11 +1,12 @@
 """Model tables one by one: a row is in one table, so each may spend everything, and moves one cell by one.
 
-At one value of the key the join is a cross product, so the join of the models is post-processing.
+At one value of the key the join is a cross product, so the join of the models is post-processing. The model of a public
+table is the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -19,14 +20,17 @@ from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.weighed import measure_weighed
 from dpjoin.errors import SpecError
 from dpjoin.model.model import Model, clique_scopes
-from dpjoin.model.terms import FloatArray
+from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.privacy.budget import Concentrated, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import LISTED
+from dpjoin.privacy.whole import Numbers
 from dpjoin.schema import Schema
 from dpjoin.workload import CELLS, Workload, kronecker
 
 Scope = tuple[str, ...]
+Count = Callable[[str, Scope], Numbers]
+"""How many rows a public table has in each cell of some attributes."""
 
 
 def shared_attributes(schema: Schema, common: Sequence[str]) -> tuple[str, ...]:
@@ -114,6 +118,15 @@ def measure_alone(
             )
             models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if links else model)
     return tuple(models)
+
+
+def public_model(count: Count, workload: Workload, table: str) -> Model:
+    """A public table, counted by the attributes it keeps: nothing is spent, and nothing is uncertain."""
+    kept = kept_attributes(workload, table, ())
+    domain = Domain.split(dict(zip(kept, workload.schema.shape(kept), strict=True)))
+    rows = np.asarray(count(table, domain.attributes), dtype=np.float64)
+    plain = rows.reshape(domain.rows, domain.columns)
+    return Model(domain, float(rows.sum()), plain=plain, known=(frozenset(kept),), certain=True)
 
 
 def _for_size(curator: Curator) -> list[Concentrated]:

@@ -66,7 +66,7 @@ def laplace_finish(workload: Workload, epsilon: Fraction) -> Finish:
     """With k marginals Laplace noise has k√2/ε, and Gaussian noise √(k/2ρ): equal for ρ = ε²/4k."""
     schema = workload.schema
     square = epsilon**2 / 4
-    scopes = [own_scopes(workload, t.name, schema.join_attributes) for t in schema.tables]
+    scopes = [own_scopes(workload, name, schema.join_attributes) for name in schema.private_tables]
     of_tables = max(len(own) * (STAGES_MATTER if any(len(s) > 1 for s in own) else 1) for own in scopes)
     whole = square / (ONE_STAGE * max(1, len(clique_scopes(workload.groups))))
     return Finish(square / max(1, of_tables), whole / PUSHED, whole, epsilon)
@@ -85,6 +85,13 @@ def with_options(budget: Budget, workload: Workload) -> Budget:
     if len(schema.private_tables) == len(schema.tables) and joinable(schema):
         worth.append(best.alone)
     return budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE)) if max(worth, default=0) > budget.rho() else budget
+
+
+def laplace_pays_alone(budget: Budget, workload: Workload) -> bool:
+    """Whether all of epsilon as Laplace noise is worth more than rho to tables by themselves. Public."""
+    if varying_products(workload) or is_large(workload):
+        return False
+    return laplace_finish(workload, budget.exact.epsilon).alone > budget.rho()
 
 
 def joinable(schema: Schema) -> bool:

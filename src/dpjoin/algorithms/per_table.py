@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone
+from dpjoin.algorithms.alone import check_joinable, kept_attributes, measure_alone, public_model
 from dpjoin.algorithms.as_one import domain_of
 from dpjoin.algorithms.capped import (
     CONTRADICTS,
@@ -39,7 +39,7 @@ from dpjoin.algorithms.meetings import (
 from dpjoin.algorithms.once import ANYHOW
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import degree_sequence, rows_beyond
-from dpjoin.algorithms.shares import COUNT_SHARE, round_down
+from dpjoin.algorithms.shares import tight_shares
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
@@ -69,8 +69,8 @@ of tables by itself."""
 
 def check_per_table(schema: Schema, workload: Workload | None = None) -> None:
     """Refuse what cannot be modelled table by table, given the workload also what is too large."""
-    if len(schema.tables) < 2 or len(schema.private_tables) < len(schema.tables):
-        raise SpecError("method 'per_table' must have two or more tables, all private; use auto")
+    if len(schema.tables) < 2:
+        raise SpecError("method 'per_table' must have two or more tables; use auto")
     check_joinable(schema, schema.join_attributes, "per_table")
     if workload is None:
         return
@@ -104,9 +104,8 @@ def per_table_shares(budget: Budget, schema: Schema) -> PerTableShares:
     try:
         check_capped(schema)
     except SpecError:
-        accountant = ConcentratedAccountant(budget)
-        count = Concentrated(round_down(accountant.rho * COUNT_SHARE))
-        return PerTableShares(accountant, None, count if bound_is_public(schema) else None)
+        whole = tight_shares(budget, noisy_bound=False)
+        return PerTableShares(whole.accountant, None, whole.count if bound_is_public(schema) else None)
     look = capped_shares(budget, schema)
     return PerTableShares(look.accountant, look, look.count)
 
@@ -209,15 +208,17 @@ def release_tables(
 
     Frequent values are known to be the same in all tables to a degree between two.
     """
-    schema = curator.schema
+    schema, names = curator.schema, curator.schema.private_tables
     by_rank = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if _by_all(schema, r)}
-    parts = {f"table {t.name}": Alone(t.name, kept_attributes(workload, t.name, ())) for t in schema.tables}
-    costs = [rest_of(curator)] * len(parts)
-    alone = dict(zip((t.name for t in schema.tables), curator.restrict("tables", parts, costs), strict=True))
+    models = {t.name: public_model(curator.public_counts, workload, t.name) for t in schema.tables if not t.private}
+    parts = {f"table {name}": Alone(name, kept_attributes(workload, name, ())) for name in names}
+    alone = dict(zip(names, curator.restrict("tables", parts, [rest_of(curator)] * len(parts)), strict=True))
     with one_blas_thread():
-        models = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank, known=known)
-        joined = Joined(domain_of(workload), models)
-        strategy = f"{len(models)} tables, each with all that is left"
+        found = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank, known=known)
+        models |= dict(zip(names, found, strict=True))
+        joined = Joined(domain_of(workload), tuple(models[t.name] for t in schema.tables))
+        strategy = "the private table" if len(names) == 1 else f"{len(names)} tables, each"
+        strategy += " with all that is left"
         if size is not None or joined.counted is not None:
             likely = likely_total(joined, size)
             joined = joined.resized(max(1.0, likely.noisy), likely.deviation)

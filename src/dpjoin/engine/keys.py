@@ -432,7 +432,10 @@ def check_degrees(schema: Schema, rules: Mapping[str, Rules], by: Scope, distinc
 
 
 def alone_schema(schema: Schema, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Schema:
-    """The schema of one table by itself, with codes for values."""
+    """The schema of one table by itself, with codes for values.
+
+    It counts as private, whether it is or not: a schema needs a table that is.
+    """
     table, joins = schema.table(name), _joins(schema, name)
     for a in by:
         if a not in joins:
@@ -448,7 +451,7 @@ def alone_schema(schema: Schema, name: str, by: Scope, values: Sequence[Value], 
         raise SpecError(f"table {name!r} alone must have at least one attribute; name some to keep")
     attributes = [Attribute(name=LISTED, range=(0, max(0, len(values) - 1)))] if by else []
     attributes += [Attribute(name=a, range=(0, schema.attribute(a).size - 1)) for a in keep]
-    alone = Table(name=name, attributes=tuple(a.name for a in attributes), private=table.private)
+    alone = Table(name=name, attributes=tuple(a.name for a in attributes))
     return Schema((alone,), tuple(attributes))
 
 

@@ -71,6 +71,8 @@ class Model:
     """Of a model without members: how far off its total may be, in join results; every answer is off in proportion."""
     evidence: Evidence | None = None
     """The noisy numbers that it was fitted to, as they are; not kept in files."""
+    certain: bool = False
+    """Whether the cells are those of a public table, as they are; not kept in files."""
 
     @cached_property
     def table(self) -> FloatArray:
@@ -135,6 +137,8 @@ class Model:
 
         Unbiased, and where there are few rows often below zero: every measured clique's sums, weighed by precision.
         """
+        if self.certain:
+            return self.domain.marginal(self.table, scope), 0.0
         if self.terms is None or self.evidence is None:
             return None
         found, precision = np.zeros([self.domain.sizes[a] for a in scope]), 0.0
@@ -283,13 +287,14 @@ def plausible(
         members //= 2
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
     widths, out = widths_by_value(fit, evidence), []
+    nearer = list(NEARER)
     for _ in range(members):
         jittered = Evidence(evidence.noisy + deviation * rng.standard_normal(len(deviation)), evidence.precision)
         centre = widths * rng.standard_normal(len(deviation))
-        for nearer in NEARER:
-            moved = maximise(fit, jittered, steps=steps, prior_mean=nearer * centre)
-            if moves_apart(fit, moved, evidence) <= ASTRAY:
-                break
+        moved = maximise(fit, jittered, steps=steps, prior_mean=nearer[0] * centre)
+        while len(nearer) > 1 and moves_apart(fit, moved, evidence) > ASTRAY:
+            del nearer[0]  # for those to come as well: where one goes astray most do, and every search takes time
+            moved = maximise(fit, jittered, steps=steps, prior_mean=nearer[0] * centre)
         out.append((moved.potentials, max(1.0, fit.total + total_deviation * float(rng.standard_normal()))))
     return tuple(out)
 

@@ -59,6 +59,7 @@ from dpjoin.privacy.public_bounds import (
     most_results,
     subsets,
 )
+from dpjoin.privacy.public_tables import public_counts
 from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
@@ -385,6 +386,11 @@ class Curator:
             deviation = math.sqrt(float(variance))
             answers.append(NoisyRanks(question, tuple(edges), tuple(int(n) for n in noisy), deviation))
         return answers
+
+    def public_counts(self, table: str, attributes: tuple[str, ...]) -> Numbers:
+        """How many rows a public table has in each cell of some of its attributes: exact, at no cost. Proof: P-71."""
+        self._require_whole("a public table is counted")
+        return public_counts(self._engine, table, attributes)
 
     def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Curator:
         """A Curator of the same tables with only the rows within the caps, which may be any public numbers.
