@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from dpjoin.algorithms.as_one import DENSE_CELLS, is_large, varying_products
-from dpjoin.algorithms.auto import auto_shares, auto_tight
+from dpjoin.algorithms.auto import auto_shares, auto_tight, serves
+from dpjoin.algorithms.beside import beside_errors
 from dpjoin.algorithms.capped import capped_shares, capped_tight, check_capped
 from dpjoin.algorithms.chosen import holds_all
 from dpjoin.algorithms.cliques import wanted_cliques
-from dpjoin.algorithms.finish import laplace_pays_alone, with_options
+from dpjoin.algorithms.finish import laplace_finish, laplace_pays_alone, with_options
+from dpjoin.algorithms.forecast import rounded
 from dpjoin.algorithms.hierarchical import (
     check_hierarchical,
     hierarchical_paper,
@@ -26,13 +29,14 @@ from dpjoin.algorithms.per_table import check_per_table, per_table_shares, per_t
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import PartitionShares, TightShares, partition_shares, tight_shares
 from dpjoin.algorithms.truncate import check_truncate, truncate_shares, truncate_tight
-from dpjoin.algorithms.two_table import Outcome, two_table_paper, two_table_tight
+from dpjoin.algorithms.two_table import Outcome, as_one_name, two_table_paper, two_table_tight
 from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniformize_tight
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
 from dpjoin.privacy.budget import Approximate, Budget, ConcentratedAccountant, PaperAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.public_bounds import bound_is_public, churn
+from dpjoin.privacy.public_tables import public_counts
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
@@ -96,6 +100,28 @@ class Method:
         return self.paper(engine, workload, budget, progress)
 
 
+@dataclass(frozen=True)
+class BesidePublic(Method):
+    """One private table beside public ones: as one join, or alone. What the public ones hold decides, at no cost."""
+
+    def run(
+        self, profile: str, engine: Engine, workload: Workload, budget: Budget, progress: Progress
+    ) -> tuple[Outcome, Curator]:
+        if profile != "tight":
+            return super().run(profile, engine, workload, budget, progress)
+        joined, apart = at_once(budget, workload), alone(budget, workload)
+        laplace = laplace_finish(workload, budget.exact.epsilon)
+        errors = beside_errors(
+            workload,
+            partial(public_counts, engine),
+            as_one=laplace.whole if joined.laplace else joined.rho(),
+            alone=laplace.alone if apart.laplace else apart.rho(),
+        )
+        name = min(errors, key=errors.__getitem__, default=self.name)
+        outcome, curator = _METHODS[name].run(profile, engine, workload, budget, progress)
+        return replace(outcome, method=name, predicted=rounded(errors)), curator
+
+
 LARGE = ("single_table", "two_table", "multi_table", "capped", "per_table", "auto")
 """The methods whose model need not be a table of all cells: they have one part only, or one for each table."""
 
@@ -106,12 +132,16 @@ PAPER_CELLS = 2**24
 
 def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: Workload | None = None) -> Method:
     """The method that a spec's choice stands for on this join; SpecError if it cannot serve it, or the workload."""
-    if name == "auto":
-        name = {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
-        if profile == "tight" and _may_be_capped(schema):
+    chosen_by_us = name == "auto"
+    if chosen_by_us:
+        name = as_one_name(schema)
+        if profile == "tight" and serves(check_capped, schema) and len(schema.tables) > 1:
             name = "auto"
     method = _METHODS[name]
     method.check(schema)
+    alone_too = len(schema.private_tables) == 1 and serves(partial(check_per_table, workload=workload), schema)
+    if chosen_by_us and alone_too:
+        method = BesidePublic(**vars(method))
     if profile == "paper" and method.paper is None:
         raise SpecError(f"method {name!r} must have the profile tight; the paper has no such method")
     one_table = name in LARGE
@@ -124,17 +154,6 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: W
             "attributes, or use method 'auto' with the profile 'tight'"
         )
     return method
-
-
-def _may_be_capped(schema: Schema) -> bool:
-    """Whether there is anything to choose: caps can take the place of a noisy bound, or lie below declared ones."""
-    if len(schema.tables) < 2:
-        return False
-    try:
-        check_capped(schema)
-    except SpecError:
-        return False
-    return True
 
 
 # How each is run -----------------------------------------------------------------------------------------------------

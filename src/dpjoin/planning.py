@@ -37,7 +37,7 @@ from dpjoin.algorithms.truncate import truncate_shares
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
-from dpjoin.methods import as_one_shares, chosen_method, common_key_shares
+from dpjoin.methods import BesidePublic, as_one_shares, chosen_method, common_key_shares
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
 from dpjoin.privacy.budget import Budget, ConcentratedAccountant
@@ -245,7 +245,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         join_class=join_class(schema),
         drawing=drawing(schema),
         method=method,
-        why=_why(schema, method),
+        why=_why(schema, method, alone=isinstance(chosen_one, BesidePublic)),
         profile=spec.profile,
         epsilon=spec.budget.epsilon,
         delta=spec.budget.delta,
@@ -394,7 +394,7 @@ def _measured(workload: Workload) -> int:
     return len(clique_scopes(workload.groups)) + products
 
 
-def _why(schema: Schema, method: str) -> str:
+def _why(schema: Schema, method: str, *, alone: bool = False) -> str:
     if method == "auto":
         return "a small look at degrees chooses: cap them, or heavy values table by table, or every table alone"
     if method == "capped":
@@ -409,7 +409,8 @@ def _why(schema: Schema, method: str) -> str:
     if not needs_noisy_bound(schema):
         if any(t.bounds for t in schema.tables):
             return "public tables and declared degree bounds limit the sensitivity, so it costs nothing"
-        return "one private table beside public ones: their largest degree bounds the sensitivity"
+        also = "; or it is released alone, if what they hold promises less error so"
+        return f"one private table beside public ones: their largest degree bounds the sensitivity{also * alone}"
     if len(schema.tables) == 2:
         return "two private tables: a noisy bound on the largest degree, then the join as one table"
     return f"{len(schema.tables)} tables: a noisy gauge of all boundary queries, then the join as one table"

@@ -29,7 +29,7 @@ from dpjoin.algorithms.capped import (
     split_capped,
 )
 from dpjoin.algorithms.finish import Finish, exchanged, finishes, joinable, laplace_finish
-from dpjoin.algorithms.forecast import common_degrees, hybrid_error
+from dpjoin.algorithms.forecast import common_degrees, hybrid_error, rounded
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
 from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_table_error
@@ -39,7 +39,7 @@ from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import aligned_size
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
-from dpjoin.algorithms.two_table import Outcome
+from dpjoin.algorithms.two_table import Outcome, as_one_name
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
@@ -90,7 +90,7 @@ class AutoShares:
 
 def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     """Split a budget; delta is set aside only where the hybrid may need it."""
-    if not _serves(check_hybrid, schema):
+    if not serves(check_hybrid, schema):
         capped = capped_shares(budget, schema)
         keyed = split_keyed(capped.accountant, RANKS_SHARE + SIZES_SHARE)
         return AutoShares(capped.accountant, capped.ranks, capped.size, capped.count, None, keyed, capped.first)
@@ -130,7 +130,7 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
                 outcome = release_tables(curator, workload, None, progress, ranks, early.known)
             else:
                 outcome = _as_declared(curator, workload, exchanged(curator, early.finish, shares.count), progress)
-            return replace(outcome, method=early.method, predicted=_rounded(early.errors))
+            return replace(outcome, method=early.method, predicted=rounded(early.errors))
     ranks = measure_ranks(curator, shares.ranks, before=ranks)
     progress("caps", 1, 2)
     levels = measure_levels(curator, workload, ranks, shares.size)
@@ -148,16 +148,12 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         under_caps = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
         known = alignments(curator.schema, ranks, levels.whole)
         outcome = release_tables(curator, workload, under_caps, progress, ranks, known)
-    elif method == _declared(curator.schema):
+    elif method == as_one_name(curator.schema):
         outcome = _as_declared(curator, workload, exchanged(curator, finish, shares.count), progress)
     else:
         outcome = release_candidate(way.best, workload, shares.count, progress)
     predicted = {name: min(w.errors.get(name, math.inf) for w in ways) for w in ways for name in w.errors}
-    return replace(outcome, method=method, predicted=_rounded(predicted))
-
-
-def _rounded(errors: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(f"{error:.3g}") for name, error in errors.items()}
+    return replace(outcome, method=method, predicted=rounded(predicted))
 
 
 @dataclass(frozen=True)
@@ -190,31 +186,26 @@ def early_choice(
     finishing = (gaussian, laplace_finish(workload, min(o.epsilon for o in curator.options)))
     later: list[float] = []
     mixed = False
-    if likely and _serves(lambda s: check_per_table(s, workload), schema):
+    if likely and serves(lambda s: check_per_table(s, workload), schema):
         later += [per_table_error(workload, likely, size=size.noisy, rho=f.alone) for f in finishing]
         if (error := clear_error(curator, workload, ranks, known)) is not None:
             errors["per_table"] = error
     degrees = common_degrees(schema, ranks)
-    if likely and known[1] >= ALIGNED and degrees and _serves(check_keyed, schema):
+    if likely and known[1] >= ALIGNED and degrees and serves(check_keyed, schema):
         later.append(keyed_choice(workload, degrees, shares.keyed, gaussian).error)  # with no heavy values: `capped`
         chosen = keyed_choice(workload, degrees, shares.keyed, laplace)
         if chosen.heavy < schema.cells(common_attributes(schema)):  # all heavy: `per_table` with less to spend
             errors["keyed"] = chosen.error
             mixed = chosen.heavy > 0
         if (bounded := _declared_error(curator, workload, size.noisy, laplace)) is not None:
-            errors[_declared(schema)] = bounded
+            errors[as_one_name(schema)] = bounded
     by_table, by_key = errors.get("per_table", math.inf), errors.get("keyed", math.inf)
-    if errors.get(_declared(schema), math.inf) < DECLARED_GAIN * min(by_table, by_key, *later):
-        return Early(_declared(schema), laplace, errors, known)
+    if errors.get(as_one_name(schema), math.inf) < DECLARED_GAIN * min(by_table, by_key, *later):
+        return Early(as_one_name(schema), laplace, errors, known)
     if by_table < CLEAR_GAIN * by_key:
         return Early("per_table", laplace, errors, known)
     sure = mixed and likely[0].aligned >= ALIGNED and size.noisy > SHOWS * size.deviation
     return Early("keyed", laplace, errors, known) if sure and by_key < min(later) else None
-
-
-def _declared(schema: Schema) -> str:
-    """What the method with declared bounds alone is called."""
-    return "two_table" if len(schema.tables) == 2 else "multi_table"
 
 
 def _declared_error(curator: Curator, workload: Workload, size: float, finish: Finish) -> float | None:
@@ -256,7 +247,7 @@ def predicted_errors(
     best = best_level(workload, levels, finish.pushed)
     schema, predicted = curator.schema, {"capped": best.error}
     if (error := _declared_error(curator, workload, best.total.noisy + best.lost.noisy, finish)) is not None:
-        predicted[_declared(schema)] = error
+        predicted[as_one_name(schema)] = error
     # What several models add up to must be written down; a join of models need not.
     degrees = {} if is_large(workload) else common_degrees(schema, ranks)
     if degrees and shares.hybrid is not None and not finish.laplace:  # its degrees cost more rho than that leaves
@@ -265,12 +256,12 @@ def predicted_errors(
         width = shares.hybrid.degrees_width
         error = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
         predicted["hybrid"] = HYBRID_GAIN * error
-    if degrees and _serves(check_keyed, schema):
+    if degrees and serves(check_keyed, schema):
         chosen = keyed_choice(workload, degrees, shares.keyed, finish)
         if chosen.heavy:  # else it would be `capped` with less to spend
             predicted["keyed"] = chosen.error
             predicted["capped"] *= CAPPED_GAIN
-    if _serves(lambda s: check_per_table(s, workload), schema):
+    if serves(lambda s: check_per_table(s, workload), schema):
         whole = levels.whole
         size = max(1.0, whole.noisy)
         meetings = meetings_of(schema, ranks, size)
@@ -290,7 +281,8 @@ def predicted_errors(
     return Way(finish, best, predicted)
 
 
-def _serves(check: Callable[[Schema], None], schema: Schema) -> bool:
+def serves(check: Callable[[Schema], None], schema: Schema) -> bool:
+    """Whether a check refuses nothing."""
     try:
         check(schema)
     except SpecError:

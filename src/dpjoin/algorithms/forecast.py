@@ -44,3 +44,8 @@ def hybrid_error(
         over = {value: d for value, d in seen.items() if d > 2 * half_width}
         listed[table] = NoisyDegrees(question, 2 * half_width, over)
     return best_cut(workload, listed, half_width=half_width, rho=rho).error
+
+
+def rounded(errors: Mapping[str, float]) -> dict[str, float]:
+    """As a manifest tells them."""
+    return {name: float(f"{error:.3g}") for name, error in errors.items()}

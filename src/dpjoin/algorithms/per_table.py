@@ -248,7 +248,8 @@ def likely_total(joined: Joined, size: Size | None) -> NoisyTotal:
     models = NoisyTotal(joined.total, max(1.0, math.hypot(own, flattened)))
     unbiased = False
     if joined.counted is not None:
-        counted = NoisyTotal(*joined.counted)
+        size_counted, deviation = joined.counted
+        counted = NoisyTotal(size_counted, max(1.0, deviation))  # public tables may meet nowhere: then it is certain
         missing = max(0.0, abs(counted.noisy - models.noisy) - counted.deviation)
         if unbiased := counted.deviation < math.hypot(models.deviation, missing):
             models = counted

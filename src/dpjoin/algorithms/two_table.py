@@ -18,6 +18,7 @@ from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.budget import Approximate
 from dpjoin.privacy.curator import Curator
+from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
 
@@ -35,6 +36,11 @@ class Outcome:
     """The method that `auto` chose."""
     predicted: Mapping[str, float] = field(default_factory=dict)
     """What `auto` expected of each way, in join results."""
+
+
+def as_one_name(schema: Schema) -> str:
+    """What a release of the join as one table is called."""
+    return {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
 
 
 def two_table_paper(curator: Curator, workload: Workload, whole: Approximate, progress: Progress) -> Outcome:

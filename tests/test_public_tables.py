@@ -1,0 +1,206 @@
+"""Private tables beside public ones: public rows are read as they are, and knowing more never makes answers worse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from dpjoin.algorithms.beside import beside_errors
+from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
+from dpjoin.algorithms.progress import silent
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.interface import Engine
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.methods import chosen_method
+from dpjoin.model.joined import Joined
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.partition import Alone
+from dpjoin.privacy.public_tables import public_counts
+from dpjoin.workload import Workload
+from test_hybrid import ANY, DECLARED, arrow_of, audit, few_members, hot_rows, schema_of
+from test_uniformize import GENEROUS, Rows, changed
+
+BUDGET = Budget(epsilon=1.0, delta=1e-6)
+ENGINES: dict[str, Callable[[dj.Schema, Rows], Engine]] = {
+    "brute": BruteEngine,
+    "duck": lambda schema, rows: DuckEngine(schema, arrow_of(schema, rows), attributes=schema.queryable),
+}
+
+
+def beside(shape: str, public: set[int]) -> dj.Schema:
+    """The same shape with some tables public."""
+    schema = schema_of(shape, DECLARED)
+    tables = tuple(replace(t, private=i not in public) for i, t in enumerate(schema.tables))
+    return dj.Schema(tables, schema.attributes)
+
+
+# Counting --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("shape", ["two", "path", "nested"])
+def test_a_public_table_is_counted_as_it_is(shape: str, engine: str) -> None:
+    """In the order of the attributes asked for, whatever the private tables hold."""
+    schema, rng = beside(shape, {1}), np.random.default_rng(4)
+    rows = hot_rows(schema, rng)
+    table = schema.tables[1]
+    for attributes in (table.attributes, table.attributes[::-1], table.attributes[:1]):
+        count = Counter(tuple(row[a] for a in attributes) for row in rows[table.name])
+        expected = [count[cell] for cell in np.ndindex(schema.shape(attributes))]
+        for private in (rows, {**rows, schema.tables[0].name: []}):
+            found = public_counts(ENGINES[engine](schema, private), table.name, attributes)
+            assert list(found) == expected
+
+
+def test_a_private_table_is_never_counted() -> None:
+    """Neither by the engine's door nor by a Curator, and a sub-instance is not asked at all."""
+    schema = beside("two", {1})
+    engine = BruteEngine(schema, hot_rows(schema, np.random.default_rng(1)))
+    curator = Curator(engine, ConcentratedAccountant(GENEROUS))
+    for count in (partial(public_counts, engine), curator.public_counts):
+        with pytest.raises(BudgetError, match="table 'r' must be public to be counted exactly"):
+            count("r", ("A",))
+    (part,) = curator.restrict("tables", {"one": Alone("r", ("A",))}, [Concentrated(curator.rho_left)])
+    with pytest.raises(BudgetError, match="whole instance"):
+        part.public_counts("s", ("A",))
+
+
+# A join of models ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.replay
+@pytest.mark.parametrize("shape", ANY)
+def test_per_table_beside_public_tables_replays_on_neighbours(shape: str) -> None:
+    """One public table or all but one: same questions, declared moves hold, and the ledger has the whole budget."""
+    rng = np.random.default_rng(len(shape))
+    several = len(ANY[shape])
+    for turn in range(6):
+        public = {turn % several} if turn % 2 else set(range(several)) - {turn % several}
+        schema = beside(shape, public)
+        rows = hot_rows(schema, rng)
+        found, parts = audit("per_table", schema, rows, changed(schema, rows, rng), turn)
+        assert found == [], f"turn {turn}"
+        assert parts == several - len(public)
+
+
+@pytest.mark.parametrize("shape", ["two", "path", "triangle"])
+def test_the_model_of_a_public_table_is_the_table(shape: str) -> None:
+    """With all others noisy, and its part of the join exact in every member."""
+    schema = beside(shape, {1})
+    rows = hot_rows(schema, np.random.default_rng(3))
+    shares = per_table_shares(BUDGET, schema)
+    curator = Curator(BruteEngine(schema, rows), shares.accountant)
+    with few_members():
+        outcome = per_table_tight(curator, Workload.marginals(schema, 1), shares, silent)
+    assert isinstance(outcome.model, Joined)
+    model = outcome.model.tables[1]
+    expected = public_counts(BruteEngine(schema, rows), schema.tables[1].name, model.domain.attributes)
+    assert model.table.reshape(-1).tolist() == list(expected)
+    assert model.variants == []
+    assert curator.rho_left == 0
+
+
+def test_a_release_beside_a_public_table_is_saved_and_loaded(tmp_path: object) -> None:
+    schema = beside("two", {1})
+    rows = arrow_of(schema, hot_rows(schema, np.random.default_rng(8)))
+    release = dj.release(schema, Workload.marginals(schema, (1, 2)), rows, GENEROUS, method="per_table")
+    again = dj.load(release.save(f"{tmp_path}/out"))
+    assert (again.answer() == release.answer()).all()
+    assert (again.error() == release.error()).all()
+    assert np.isfinite(again.error()).all()
+
+
+# Choosing --------------------------------------------------------------------------------------------------------
+
+
+def pair(
+    keys: int, *, public: bool = True, unique: bool = False, rows: int = 20_000
+) -> tuple[dj.Schema, dict[str, pa.Table]]:
+    """R(k, a), and S(k, c) with popular keys, or with each of them once."""
+    rng = np.random.default_rng(keys)
+    popular = 1 / np.arange(1, keys + 1) ** 0.8
+    drawn = [rng.choice(keys, rows, p=popular / popular.sum()) for _ in "rs"]
+    drawn[1] = np.arange(keys) if unique else drawn[1]
+    weights = 0.8 ** np.arange(8)
+    tables = {
+        t: pa.table({"k": k, a: rng.choice(8, len(k), p=weights / weights.sum())})
+        for t, a, k in zip("rs", "ac", drawn, strict=True)
+    }
+    schema = dj.Schema(
+        (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "c"), private=not public)),
+        (dj.Attribute(name="k", range=(0, keys - 1)), *(dj.Attribute(name=a, range=(0, 7)) for a in "ac")),
+    )
+    return schema, tables
+
+
+PAIRS = [("a",), ("c",), ("a", "c")]
+
+
+@pytest.mark.statistical
+def test_a_table_that_is_public_does_no_harm() -> None:
+    """The join with its rows known is released with less error than with its rows private, and far less than as one."""
+    off = {}
+    for public, method in ((True, "auto"), (True, "two_table"), (False, "auto")):
+        schema, tables = pair(200, public=public)
+        workload = Workload.marginals(schema, PAIRS)
+        made = [dj.release(schema, workload, tables, BUDGET, method=method) for _ in range(7)]
+        found = [dj.evaluate(m, tables) for m in made]
+        assert np.mean([f.covered for f in found]) > 0.8
+        off[public, method] = median(f.mean_total_variation or 0.0 for f in found)
+        if public and method == "auto":
+            assert {m.method for m in made} == {"per_table"}
+            assert set(made[0].facts["predicted_error"]) == {"two_table", "per_table"}
+            assert all((m.ledger.epsilon, m.ledger.rho, m.ledger.delta) == (1, 0, 0) for m in made)
+    assert off[True, "auto"] < 1.1 * off[False, "auto"]
+    assert off[True, "auto"] < 0.6 * off[True, "two_table"]
+
+
+def test_a_table_with_many_keys_that_refer_is_one_join() -> None:
+    """Each key has one public row, so a row moves one result; ten thousand noisy keys would add up."""
+    schema, tables = pair(10_000, unique=True)
+    made = dj.release(schema, Workload.marginals(schema, PAIRS), tables, BUDGET)
+    assert made.method == "two_table"
+    assert made.facts["predicted_error"]["two_table"] < made.facts["predicted_error"]["per_table"]
+
+
+def test_errors_are_foreseen_from_public_rows_alone() -> None:
+    """They grow with noise and with what rows meet, and say nothing of workloads that they are not made for."""
+    schema, tables = pair(50)
+    workload = Workload.marginals(schema, PAIRS)
+    one = public_errors(schema, workload, tables)
+    other = public_errors(schema, workload, {**tables, "r": tables["r"].slice(0, 10)})
+    assert one == other
+    twice = {**tables, "s": pa.concat_tables([tables["s"], tables["s"]])}
+    assert public_errors(schema, workload, twice) == pytest.approx({name: 2 * error for name, error in one.items()})
+    assert public_errors(schema, workload, tables, rho=0.01) == pytest.approx(
+        {name: error * 10**0.5 for name, error in one.items()}
+    )
+    products = workload + Workload.products(schema, {"r": (["a"], np.eye(8)[:2]), "s": (["c"], np.eye(8)[:2])})
+    assert public_errors(schema, products, tables) == {}
+
+
+def public_errors(
+    schema: dj.Schema, workload: Workload, tables: dict[str, pa.Table], rho: float = 0.1
+) -> dict[str, float]:
+    engine = DuckEngine(schema, tables, attributes=workload.attributes)
+    share = Budget(epsilon=1.0, delta=1e-6).exact.epsilon * int(rho * 1000) / 1000
+    return beside_errors(workload, partial(public_counts, engine), as_one=share, alone=share)
+
+
+def test_auto_keeps_to_one_join_where_keys_have_no_domain() -> None:
+    schema, _ = pair(50)
+    keys = dj.Schema(schema.tables, (dj.Attribute(name="k", key=True), *schema.attributes[1:]))
+    assert chosen_method(keys, "auto").name == chosen_method(schema, "auto").name == "two_table"
+    with pytest.raises(SpecError, match="every value of join attribute 'k'"):
+        chosen_method(keys, "per_table")
