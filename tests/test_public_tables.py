@@ -22,10 +22,12 @@ from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.methods import chosen_method
 from dpjoin.model.joined import Joined
+from dpjoin.planning import plan
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone
 from dpjoin.privacy.public_tables import public_counts
+from dpjoin.spec import Spec
 from dpjoin.workload import Workload
 from test_hybrid import ANY, DECLARED, arrow_of, audit, few_members, hot_rows, schema_of
 from test_uniformize import GENEROUS, Rows, changed
@@ -204,3 +206,14 @@ def test_auto_keeps_to_one_join_where_keys_have_no_domain() -> None:
     assert chosen_method(keys, "auto").name == chosen_method(schema, "auto").name == "two_table"
     with pytest.raises(SpecError, match="every value of join attribute 'k'"):
         chosen_method(keys, "per_table")
+
+
+@pytest.mark.parametrize("method", ["auto", "per_table"])
+def test_the_plan_says_how_it_is_released(method: str) -> None:
+    """Also where all noise is Laplace noise and there is no rho."""
+    schema, _ = pair(50)
+    spec = Spec(schema, Workload.marginals(schema, PAIRS), BUDGET, method=method, profile="tight")
+    found = plan(spec)
+    assert sum(stage.share for stage in found.stages) == pytest.approx(1)
+    assert {stage.mechanism for stage in found.stages} == {"discrete Laplace"}
+    assert ("alone" in found.why) == (method == "auto")

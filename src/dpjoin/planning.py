@@ -289,14 +289,17 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
             ranks, sizes = _looks(tables.accountant)
             looks.append(Stage("ranks", "discrete Gaussian", ranks, note))
             looks.append(Stage("sizes under caps", "discrete Gaussian", sizes, "of the join"))
+        laplace = tables.accountant.laplace
+        mechanism = "discrete Laplace" if laplace else "discrete Gaussian"
         if tables.count is not None:
-            looks.append(Stage("join size", "discrete Gaussian", float(tables.count.rho / whole), "unbiased"))
+            share = tables.count.epsilon / laplace if laplace else tables.count.rho / whole
+            looks.append(Stage("join size", mechanism, float(share), "unbiased"))
         left = 1 - sum(s.share for s in looks)
         count = left * float(COUNT_SHARE)
         return (
             *looks,
-            Stage("sizes", "discrete Gaussian", count, "of each table: a row is in one, so each has all of it"),
-            Stage("queries", "discrete Gaussian", left - count, "each table's marginals, with its join attributes"),
+            Stage("sizes", mechanism, count, "of each table: a row is in one, so each has all of it"),
+            Stage("queries", mechanism, left - count, "each table's marginals, with its join attributes"),
         )
     if method == "keyed":
         keyed = keyed_shares(spec.budget, spec.schema)
