@@ -675,8 +675,8 @@ def test_a_join_of_models_that_has_the_exact_size_is_caught(exact: bool, monkeyp
     """Noisy models, a charged look at the size, and then the true one in its place; the honest one is not flagged."""
     measured = per_table.size_under_caps
 
-    def true_size(workload: Any, ranks: Any, among: Any, *more: Any, **named: Any) -> Size:
-        found, whole = measured(workload, ranks, among, *more, **named), among[0].curator._root
+    def true_size(whole: Any, *more: Any, **named: Any) -> Size:
+        found = measured(whole, *more, **named)
         return replace(found, total=NoisyTotal(float(whole._engine.exact_join_size()), 1.0))
 
     if exact:

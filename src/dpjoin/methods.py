@@ -36,8 +36,8 @@ from dpjoin.errors import SpecError
 from dpjoin.privacy.budget import Approximate, Budget, ConcentratedAccountant, PaperAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.public_bounds import bound_is_public, churn
-from dpjoin.privacy.public_tables import public_counts
-from dpjoin.schema import Schema
+from dpjoin.privacy.public_tables import public_counts, public_links, with_public_bounds
+from dpjoin.schema import DegreeBound, Schema, with_caps
 from dpjoin.workload import Workload
 
 Run = Callable[[Engine, Workload, Budget, Progress], tuple[Outcome, Curator]]
@@ -122,6 +122,26 @@ class BesidePublic(Method):
         return replace(outcome, method=name, predicted=rounded(errors)), curator
 
 
+@dataclass(frozen=True)
+class ReadsBounds(Method):
+    """Several private tables beside public ones: how many rows of these share a value is read off them, at no cost."""
+
+    def run(
+        self, profile: str, engine: Engine, workload: Workload, budget: Budget, progress: Progress
+    ) -> tuple[Outcome, Curator]:
+        bounded = with_public_bounds(engine)
+        return super().run(profile, bounded, replace(workload, schema=bounded.schema), budget, progress)
+
+
+def as_if_bounded(schema: Schema) -> Schema:
+    """The same, as if public tables had every value once: for what can be said before they are read."""
+    return with_caps(
+        schema, {t: [DegreeBound(attributes=by, limit=1) for by in links] for t, links in public_links(schema).items()}
+    )
+
+
+BOUNDED = ("auto", "capped", "per_table")
+"""The methods that want bounds of public tables."""
 LARGE = ("single_table", "two_table", "multi_table", "capped", "per_table", "auto")
 """The methods whose model need not be a table of all cells: they have one part only, or one for each table."""
 
@@ -132,6 +152,13 @@ PAPER_CELLS = 2**24
 
 def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: Workload | None = None) -> Method:
     """The method that a spec's choice stands for on this join; SpecError if it cannot serve it, or the workload."""
+    if profile == "tight" and name in BOUNDED and len(schema.tables) > len(schema.private_tables) > 1:
+        method = _chosen(as_if_bounded(schema), name, profile, workload)
+        return ReadsBounds(**vars(method)) if method.name in BOUNDED else _chosen(schema, name, profile, workload)
+    return _chosen(schema, name, profile, workload)
+
+
+def _chosen(schema: Schema, name: str, profile: str, workload: Workload | None) -> Method:
     chosen_by_us = name == "auto"
     if chosen_by_us:
         name = as_one_name(schema)

@@ -37,7 +37,7 @@ from dpjoin.algorithms.truncate import truncate_shares
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import drawing, join_class
-from dpjoin.methods import BesidePublic, as_one_shares, chosen_method, common_key_shares
+from dpjoin.methods import BesidePublic, ReadsBounds, as_if_bounded, as_one_shares, chosen_method, common_key_shares
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
 from dpjoin.privacy.budget import Budget, ConcentratedAccountant
@@ -216,6 +216,12 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
     check_feasible(schema, workload)
     chosen_one = chosen_method(schema, spec.method, spec.profile, workload)
     method = chosen_one.name
+    notes = _notes(schema)
+    if isinstance(chosen_one, ReadsBounds):
+        schema = as_if_bounded(schema)
+        workload = replace(workload, schema=schema)
+        spec = replace(spec, schema=schema, workload=workload)
+        notes += ("Public tables are read when the tables are; noise is as if each value were there once.",)
     if spec.profile == "tight":
         spec = replace(spec, budget=chosen_one.spendable(spec.budget, workload))
     kept = layout(workload, spec.profile, method)
@@ -258,7 +264,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         stages=stages,
         expected=expected,
         buckets=buckets,
-        notes=(*_notes(schema), *_option(spec.budget)),
+        notes=(*notes, *_option(spec.budget)),
     )
 
 

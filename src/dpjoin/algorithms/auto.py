@@ -32,7 +32,7 @@ from dpjoin.algorithms.finish import Finish, exchanged, finishes, joinable, lapl
 from dpjoin.algorithms.forecast import common_degrees, hybrid_error, rounded
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
-from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_table_error
+from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_table_error, public_degrees
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.per_table import check_per_table, clear_error, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
@@ -145,8 +145,8 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         outcome = release_keyed(curator, workload, shares.keyed, ranks, finish, progress)
     elif method == "per_table":
         count = exchanged(curator, finish, shares.count)
-        under_caps = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
-        known = alignments(curator.schema, ranks, levels.whole)
+        under_caps = size_under_caps(curator, workload, ranks, levels.candidates, count, rho=finish.alone)
+        known = alignments(curator.schema, ranks, levels.whole, public_degrees(curator))
         outcome = release_tables(curator, workload, under_caps, progress, ranks, known)
     elif method == as_one_name(curator.schema):
         outcome = _as_declared(curator, workload, exchanged(curator, finish, shares.count), progress)
@@ -181,7 +181,8 @@ def early_choice(
     if not rest:
         return None
     (laplace,) = rest
-    known, likely = alignments(schema, ranks, size), meetings_of(schema, ranks, max(1.0, size.noisy))
+    public = public_degrees(curator)
+    known, likely = alignments(schema, ranks, size, public), meetings_of(schema, ranks, max(1.0, size.noisy), public)
     errors: dict[str, float] = {}
     finishing = (gaussian, laplace_finish(workload, min(o.epsilon for o in curator.options)))
     later: list[float] = []
@@ -264,7 +265,7 @@ def predicted_errors(
     if serves(lambda s: check_per_table(s, workload), schema):
         whole = levels.whole
         size = max(1.0, whole.noisy)
-        meetings = meetings_of(schema, ranks, size)
+        meetings = meetings_of(schema, ranks, size, public_degrees(curator))
         if whole.noisy < SHOWS * whole.deviation:
             # It may be far smaller than it seems under caps, and has no shape there.
             least = min(whole.deviation, by_chance(schema, meetings)) if meetings else 1.0

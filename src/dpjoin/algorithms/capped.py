@@ -127,7 +127,7 @@ def cap_attributes(schema: Schema) -> dict[str, list[tuple[str, ...]]]:
 def check_capped(schema: Schema) -> None:
     if len(schema.private_tables) < 2:
         raise SpecError("method 'capped' must have two or more private tables; use auto")
-    if any(t.enforce and t.bounds for t in schema.tables):
+    if any(t.private and t.enforce and t.bounds for t in schema.tables):
         raise SpecError(
             "method 'capped' removes rows itself, so no bounds must be enforced; remove bounds = \"enforce\", or use "
             "method 'multi_table'"

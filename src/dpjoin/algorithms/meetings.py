@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 
@@ -20,7 +21,9 @@ from dpjoin.algorithms.parts import CLEAR, SHRINKAGE
 from dpjoin.algorithms.ranks import MOST_VALUES, chance_size, degree_sequence
 from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.model.terms import FloatArray
+from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import NoisyRanks
+from dpjoin.privacy.public_tables import public_links
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
@@ -47,6 +50,9 @@ HALVINGS = 40
 
 Degrees = Mapping[str, FloatArray]
 """Each table's rows by value, the most first."""
+Public = Mapping[tuple[str, Scope], FloatArray]
+"""The same of public tables, by what values are of."""
+NONE: Public = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,24 +74,47 @@ class Meeting:
         return self.total(self.rows)
 
 
-def meetings_of(schema: Schema, ranks: Sequence[NoisyRanks], size: float) -> list[Meeting]:
-    """Where ranks show how tables meet, if the join has about this size; nothing unless all tables are there."""
+def public_degrees(curator: Curator) -> Public:
+    """How many rows of each public table share a value, by what it shares with one other table and with all."""
+    schema, found = curator.schema, {}
+    for table, links in public_links(schema).items():
+        for by in links:
+            if not any(schema.attribute(a).key for a in by) and schema.cells(by) <= MOST_VALUES:
+                rows = np.asarray(curator.public_counts(table, by), dtype=np.float64)
+                found[table, by] = np.sort(rows)[::-1]
+    return found
+
+
+def meetings_of(schema: Schema, ranks: Sequence[NoisyRanks], size: float, public: Public = NONE) -> list[Meeting]:
+    """Where ranks show how tables meet, if the join has about this size; nothing unless all tables are there.
+
+    `public` tables are known as they are.
+    """
     links: dict[Scope, dict[str, FloatArray]] = {}
     for r in ranks:
         links.setdefault(r.question.by, {})[next(iter(r.question.rules))] = degree_sequence(r)
     for by, found in links.items():
         for table in schema.tables:
-            if set(by) <= set(table.attributes) and table.name not in found and _is_key(schema, table.name, by):
+            if not set(by) <= set(table.attributes) or table.name in found:
+                continue
+            if (table.name, by) in public:
+                found[table.name] = public[table.name, by]
+            elif _is_key(schema, table.name, by):
                 found[table.name] = np.ones(min(schema.cells(by), MOST_VALUES))
+    for (name, by), rows in reversed(list(public.items())):  # what it shares with all comes last
+        if all(name not in found for found in links.values()):
+            links.setdefault(by, {})[name] = rows
     if {t for found in links.values() for t in found} != {t.name for t in schema.tables}:
         return []
     return aligned_to(schema, [meeting(schema, by, found) for by, found in links.items()], size)
 
 
-def alignments(schema: Schema, ranks: Sequence[NoisyRanks], size: NoisyTotal) -> tuple[float, float]:
+def alignments(
+    schema: Schema, ranks: Sequence[NoisyRanks], size: NoisyTotal, public: Public = NONE
+) -> tuple[float, float]:
     """Between which degrees the same values may be frequent in all tables, if the join has about this size."""
     ends = [max(1.0, size.noisy + sign * DOUBT * size.deviation) for sign in (-1, 1)]
-    met = [meetings_of(schema, ranks, end) for end in ends]
+    met = [meetings_of(schema, ranks, end, public) for end in ends]
     return (met[0][0].aligned, met[1][0].aligned) if all(met) else ANYHOW
 
 
@@ -166,7 +195,7 @@ def _together(workload: Workload, rows: Mapping[str, float], scope: Sequence[str
     found = 0.0
     for table, count in rows.items():
         own = _own(workload, table, scope)
-        if own:
+        if own and workload.schema.table(table).private:
             deviation = math.sqrt(
                 marginals_of(workload, table, workload.schema.join_attributes, sums=False) / (2 * float(rho))
             )
@@ -181,7 +210,8 @@ def _apart(workload: Workload, meeting: Meeting, scope: Sequence[str], rho: Frac
     for table, rows in meeting.rows.items():
         squared = (rows / workload.schema.cells(_own(workload, table, scope))) ** 2
         noise = _variance(workload, table, rho)
-        both[table], clean[table] = squared + fitted_variance(noise, VARIES * squared), squared
+        left = fitted_variance(noise, VARIES * squared) if noise else 0.0
+        both[table], clean[table] = squared + left, squared
     cells = workload.schema.cells(tuple(a for t in meeting.rows for a in _own(workload, t, scope)))
     noise = math.sqrt(max(0.0, meeting.total(both) - meeting.total(clean)))
     return 0.4 * SHRINKAGE * cells * noise / max(1.0, meeting.size)
@@ -190,12 +220,17 @@ def _apart(workload: Workload, meeting: Meeting, scope: Sequence[str], rho: Frac
 def _blurred(workload: Workload, meeting: Meeting, rho: Fraction) -> float:
     """What is lost where noise drowns what a table says of single values, as a share: see `blurred`."""
     key = workload.schema.join_attributes
-    clear = {t: rows * clear_share(workload, t, key, rows, rho) for t, rows in meeting.rows.items()}
+    private = workload.schema.private_tables
+    clear = {
+        t: rows * clear_share(workload, t, key, rows, rho) if t in private else rows for t, rows in meeting.rows.items()
+    }
     return BLUR * max(0.0, 1 - meeting.total(clear) / meeting.size) if meeting.size > 0 else BLUR
 
 
 def _variance(workload: Workload, table: str, rho: Fraction) -> float:
-    """Of the noise in a cell of a table's marginals."""
+    """Of the noise in a cell of a table's marginals; none in a public one."""
+    if not workload.schema.table(table).private:
+        return 0.0
     return marginals_of(workload, table, workload.schema.join_attributes, sums=False) / (2 * float(rho))
 
 
@@ -218,9 +253,9 @@ def flattened_size(schema: Schema, meetings: Sequence[Meeting], *, size: float, 
     values = only.values
     chance = chance_size(only.rows.values(), values)
     variance = 1 / (2 * float(rho) * DEGREES_KNOWN)
-    spread = [float((r**2).sum()) / values - (float(r.sum()) / values) ** 2 for r in only.rows.values()]
-    kept = math.prod(v / (v + variance) for v in spread)
-    return (1 - kept) * math.hypot(max(0.0, size - chance), math.sqrt(values * math.prod(spread)))
+    spread = {t: float((r**2).sum()) / values - (float(r.sum()) / values) ** 2 for t, r in only.rows.items()}
+    kept = math.prod(v / (v + variance) for t, v in spread.items() if schema.table(t).private)
+    return (1 - kept) * math.hypot(max(0.0, size - chance), math.sqrt(values * math.prod(spread.values())))
 
 
 def counted_doubt(workload: Workload, meeting: Meeting, *, rho: Fraction) -> float:

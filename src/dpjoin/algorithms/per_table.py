@@ -35,6 +35,7 @@ from dpjoin.algorithms.meetings import (
     is_tangled,
     meetings_of,
     per_table_error,
+    public_degrees,
 )
 from dpjoin.algorithms.once import ANYHOW
 from dpjoin.algorithms.progress import Progress
@@ -130,17 +131,18 @@ def per_table_tight(curator: Curator, workload: Workload, shares: PerTableShares
         progress("size", 0, 2)
         if (first := shares.look.first) is not None:
             ranks = measure_ranks(curator, first.ranks)
-            known = alignments(curator.schema, ranks, measure_first_size(curator, workload, ranks, first.size))
+            size_seen = measure_first_size(curator, workload, ranks, first.size)
+            known = alignments(curator.schema, ranks, size_seen, public_degrees(curator))
             if clear_error(curator, workload, ranks, known) is not None:
                 curator.exchange()
                 return release_tables(curator, workload, None, progress, ranks, known)
         ranks = measure_ranks(curator, shares.look.ranks, before=ranks)
         progress("size", 1, 2)
         levels = measure_levels(curator, workload, ranks, shares.look.size)
-        known = alignments(curator.schema, ranks, levels.whole)
+        known = alignments(curator.schema, ranks, levels.whole, public_degrees(curator))
         finish = max(finishes(curator, workload), key=lambda way: way.alone)
         count = exchanged(curator, finish, shares.count)
-        size = size_under_caps(workload, ranks, levels.candidates, count, rho=finish.alone)
+        size = size_under_caps(curator, workload, ranks, levels.candidates, count, rho=finish.alone)
         progress("size", 2, 2)
     elif shares.count is not None:
         bound = curator.public_bound()
@@ -167,7 +169,7 @@ def clear_error(
         if cells / math.sqrt(2 * float(rho)) > DROWNED * float(rows_beyond(r)[0]):
             return None
     for aligned in known:
-        met = [replace(m, aligned=aligned) for m in meetings_of(schema, ranks, 1.0)]
+        met = [replace(m, aligned=aligned) for m in meetings_of(schema, ranks, 1.0, public_degrees(curator))]
         if len(met) != 1:
             return None
         size = met[0].size
@@ -179,6 +181,7 @@ def clear_error(
 
 
 def size_under_caps(
+    curator: Curator,
     workload: Workload,
     ranks: Sequence[NoisyRanks],
     among: Sequence[Candidate],
@@ -191,7 +194,7 @@ def size_under_caps(
     `rho` is what the models' noise will be worth.
     """
     total, schema = measure_whole(among, cost), workload.schema
-    meetings = meetings_of(schema, ranks, max(1.0, total.noisy))
+    meetings = meetings_of(schema, ranks, max(1.0, total.noisy), public_degrees(curator))
     flattened = flattened_size(schema, meetings, size=total.noisy, rho=rho)
     return Size(total, flattened, among[0].most)
 

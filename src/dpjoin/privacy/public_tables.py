@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.whole import Numbers
+from dpjoin.schema import DegreeBound, Schema
 from dpjoin.workload import CELLS, kronecker
 
 
@@ -15,3 +16,25 @@ def public_counts(engine: Engine, table: str, attributes: tuple[str, ...]) -> Nu
     alone = engine.alone(table, (), (), attributes)
     (counts,) = alone.exact_answers([kronecker(alone.schema, dict.fromkeys(attributes, CELLS))])
     return counts
+
+
+def public_links(schema: Schema) -> dict[str, list[tuple[str, ...]]]:
+    """By which attributes each public table meets each other table, and all of them. Proof: P-72."""
+    found = {}
+    for table in schema.tables:
+        others = [set(o.attributes) for o in schema.tables if o.name != table.name]
+        shared = (schema.in_order(set(table.attributes) & other) for other in (*others, set().union(*others)))
+        if not table.private:
+            found[table.name] = [by for by in dict.fromkeys(shared) if by]
+    return found
+
+
+def with_public_bounds(engine: Engine) -> Engine:
+    """The same rows, with bounds on the degrees of public tables: how many share a value at most. Proof: P-72."""
+    caps = {}
+    for table, links in public_links(engine.schema).items():
+        degrees = {by: engine.exact_degrees({table: {}}, by).exact_counts for by in links}
+        caps[table] = [
+            DegreeBound(attributes=by, limit=max(1, int(counts.max(initial=0)))) for by, counts in degrees.items()
+        ]
+    return engine.capped(caps)
