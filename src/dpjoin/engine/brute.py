@@ -190,15 +190,15 @@ def _kept_rows(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str,
         if coded and not any(_missing(values[a]) for a in joins):
             kept.append(values)
     # A key that joins nothing plays no part.
-    return [{a: v for a, v in r.items() if a in joins or a in domains} for r in _within_bounds(table, kept)]
+    return [{a: v for a, v in r.items() if a in joins or a in domains} for r in _within_bounds(schema, table, kept)]
 
 
-def _within_bounds(table: Table, rows: list[dict[str, object]]) -> list[dict[str, object]]:
+def _within_bounds(schema: Schema, table: Table, rows: list[dict[str, object]]) -> list[dict[str, object]]:
     """Declared degree bounds: a row stays if its rank in each of its groups is within the limit.
 
-    Ranks go by a hash of the row, then by its text; all of them are taken on the same rows.
+    Ranks go by a hash of what an engine sees of the row, then by that itself; all are taken on the same rows.
     """
-    texts = ["|".join(["dpjoin", *(_text(r[a]) for a in table.attributes)]) for r in rows]
+    texts = [_seen(schema, table, r) for r in rows]
     order = sorted(range(len(rows)), key=lambda i: (md5(texts[i].encode()).hexdigest(), texts[i]))
     stays = [True] * len(rows)
     for bound in table.bounds:
@@ -210,10 +210,25 @@ def _within_bounds(table: Table, rows: list[dict[str, object]]) -> list[dict[str
     return [row for row, kept in zip(rows, stays, strict=True) if kept]
 
 
-def _text(value: object) -> str:
+def _seen(schema: Schema, table: Table, row: Mapping[str, object]) -> str:
+    """Join values, what else the bounds group by, and codes, one to one as text: the length of each goes first."""
+    bounded = {a for bound in table.bounds for a in bound.attributes}
+    fields = []
+    for a in table.attributes:
+        value = row[a]
+        if a in schema.join_attributes:
+            fields.append(_text(int(value) if isinstance(value, bool) else value))
+        elif a in bounded:
+            fields.append(_text(value))
+        if not schema.attribute(a).key:
+            fields.append(_text(schema.attribute(a).code(value)))
+    return "".join("-" if f is None else f"{len(f.encode())}:{f}" for f in fields)
+
+
+def _text(value: object) -> str | None:
     """A value as DuckDB casts it to text (whole numbers, text and booleans)."""
     if value is None:
-        return ""
+        return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

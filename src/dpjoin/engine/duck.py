@@ -283,29 +283,42 @@ class DuckEngine:
     def _within_bounds(self, table: Table, joins: Sequence[str]) -> str:
         """The table's rows whose rank in each group of a declared degree bound is within the limit.
 
-        Ranks go by a hash of the row, then by its text, and are taken on the rows that the public rule keeps,
-        before any join. Where the bounds hold, no row goes.
+        All ranks go by one order of the rows, copies included: a hash of what the engine sees of a row (its join
+        values, its codes, and what else the bounds group by), then these themselves, written one to one. So rows
+        that tie are alike to everything that follows, and how the table was read does not matter. Ranks are taken on
+        the rows that the public rule keeps, before any join. Where the bounds hold, no row goes.
         """
         opened = self._opened[table.name]
         if not table.bounds:
             return opened.view
-        values, conditions = {}, []
+        bounded = {a for bound in table.bounds for a in bound.attributes}
+        groups, seen, conditions = {}, [], []
         for name in table.attributes:
             attribute, column = self._schema.attribute(name), _column(opened, table, name)
-            values[name] = encode.identifier(column.name)
             if name in joins:
-                values[name] = encode.join_value(attribute, self._columns(name), column)
-                conditions.append(f"{values[name]} IS NOT NULL")
-            condition = None if attribute.key else encode.kept(attribute, column)
-            conditions += [condition] if condition is not None else []
-        words = ", '|', ".join(f"coalesce(CAST({v} AS VARCHAR), '')" for v in values.values())
-        text = f"concat('dpjoin|', {words})"
+                groups[name] = encode.join_value(attribute, self._columns(name), column)
+                conditions.append(f"{groups[name]} IS NOT NULL")
+            elif name in bounded:
+                groups[name] = f"CAST({column.sql} AS VARCHAR)"
+            if name in groups:
+                seen.append(groups[name])
+            if not attribute.key:
+                seen.append(encode.code(attribute, column))
+                condition = encode.kept(attribute, column)
+                conditions += [condition] if condition is not None else []
+        text = f"concat({', '.join(map(encode.field, seen))})"
+        place = "place"
+        while place in {c.name.lower() for c in opened.columns}:
+            place += " of the row"
         ranks = []
         for bound in table.bounds:
-            group = ", ".join(values[a] for a in bound.attributes)
-            ranks.append(f"row_number() OVER (PARTITION BY {group} ORDER BY md5({text}), {text}) <= {bound.limit}")
+            group = ", ".join(groups[a] for a in bound.attributes)
+            ranks.append(
+                f"row_number() OVER (PARTITION BY {group} ORDER BY {encode.identifier(place)}) <= {bound.limit}"
+            )
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return f"(SELECT * FROM {opened.view}{where} QUALIFY {' AND '.join(ranks)})"
+        places = f"row_number() OVER (ORDER BY md5({text}), {text}) AS {encode.identifier(place)}"
+        return f"(SELECT * FROM (SELECT *, {places} FROM {opened.view}{where}) QUALIFY {' AND '.join(ranks)})"
 
     def _has_digits(self, attribute: str) -> bool:
         """Whether the attribute's typed columns hold whole numbers."""

@@ -75,6 +75,16 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def field(expression: str) -> str:
+    """An expression's text such that fields one after another can be told apart: its length goes first.
+
+    >>> field("x")
+    "coalesce(strlen(CAST(x AS VARCHAR)) || ':' || CAST(x AS VARCHAR), '-')"
+    """
+    text = f"CAST({expression} AS VARCHAR)"
+    return f"coalesce(strlen({text}) || ':' || {text}, '-')"
+
+
 def code(attribute: Attribute, column: Column) -> str:
     """The attribute's code, NULL where the row is dropped.
 
