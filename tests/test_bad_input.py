@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.schema import DegreeBound
 from shop import SPEC, journal_lines, make_shop, offers, run, visits
 
 BIG = "\n".join(
@@ -201,6 +203,47 @@ def test_odd_rows_never_raise(capsys, tmp_path, case, form):
     assert code == 0
     assert "Atlantis" not in out + err
     assert run(capsys, "evaluate", spec, tmp_path / "out")[0] == 0
+
+
+ODD_TIMES = {
+    "seconds": (pa.timestamp("s"), 10**16),
+    "milliseconds": (pa.timestamp("ms"), 10**16),
+    "microseconds": (pa.timestamp("us"), -(2**63) + 2),
+    "seconds with a zone": (pa.timestamp("s", "UTC"), 10**16),
+    "time of day": (pa.time64("us"), -5),
+    "duration": (pa.duration("s"), 2**62),
+}
+
+
+@pytest.mark.parametrize("case", ODD_TIMES)
+@pytest.mark.parametrize("place", ["joined", "bounded", "carried"])
+def test_one_odd_time_stops_no_release(case, place):
+    """A release that fails on one of two neighbours tells which one it was, so no time may stop one."""
+    kind, odd = ODD_TIMES[case]
+    bounds = (DegreeBound(attributes=("k",) if place == "carried" else ("k", "t"), limit=2),)
+    first = dpjoin.Table(
+        name="r", attributes=("k", "t", "a"), bounds=() if place == "joined" else bounds, enforce=place != "joined"
+    )
+    second = dpjoin.Table(name="s", attributes=("k", "t", "b") if place == "joined" else ("k", "b"))
+    attributes = (
+        *(dpjoin.Attribute(name=n, key=True) for n in ("k", "t")),
+        *(dpjoin.Attribute(name=n, range=(0, 1)) for n in ("a", "b")),
+    )
+    schema = dpjoin.Schema((first, second), attributes)
+
+    def table(times: list[int], name: str) -> pa.Table:
+        columns = {"t": pa.array(times, pa.int64()).view(kind), "k": [1] * len(times), name: [0] * len(times)}
+        return pa.table(columns)
+
+    workload = dpjoin.Workload.marginals(schema, 1)
+    sizes = []
+    for times in ([0, 1], [0, 1, odd]):
+        tables = {"r": table(times, "a"), "s": table([0, 1], "b")}
+        dpjoin.release(schema, workload, tables, dpjoin.Budget(epsilon=1.0, delta=1e-6))
+        engine = DuckEngine(schema, tables, attributes=workload.attributes)
+        sizes.append(engine.exact_join_size())
+    # NULL is a value like others in a key that joins nothing, so the row stays within the bound.
+    assert sizes == {"joined": [2, 2], "bounded": [4, 6], "carried": [4, 4]}[place]
 
 
 def test_two_empty_tables_can_be_released(capsys, tmp_path):

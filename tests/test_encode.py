@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine.encode import Column, bare_code, code, identifier, kept, literal
+from dpjoin.engine.encode import Column, bare_code, code, field, identifier, join_value, kept, literal
 from dpjoin.engine.sources import connect
 from dpjoin.schema import Attribute
 
@@ -157,3 +157,77 @@ def test_quoting() -> None:
     """Names and texts keep their quotes."""
     assert identifier('a"b') == '"a""b"'
     assert literal("a'b") == "'a''b'"
+
+
+TIMES = {
+    "date32": (pa.date32(), [0, -719_163, 2_932_897, 2**31 - 1, -(2**31)], []),
+    "timestamp s": (pa.timestamp("s"), [0, 253_402_300_799], [253_402_300_800, 10**16, BIG, -BIG - 1]),
+    "timestamp ms": (pa.timestamp("ms"), [0, -62_135_596_800_000], [-62_135_596_800_001, 10**16, BIG, -BIG - 1]),
+    "timestamp us": (pa.timestamp("us"), [0, -1, 10**15], [BIG, -BIG, -BIG - 1, 10**18]),
+    "timestamp us, zone": (pa.timestamp("us", "UTC"), [0, -1, 10**15], [BIG, -BIG, -BIG - 1, 10**18]),
+    "timestamp ns": (pa.timestamp("ns"), [0, -BIG - 1, BIG - 1], []),
+    "time32": (pa.time32("s"), [0, 86_399], [-5, 86_401, 2**31 - 1]),
+    "time64 us": (pa.time64("us"), [0, 86_399_999_999], [-5, 86_400_000_001, BIG, -BIG - 1]),
+    "time64 ns": (pa.time64("ns"), [0, 86_399_999_999_999], [-5, 86_400_000_000_001, BIG, -BIG - 1]),
+    "duration": (pa.duration("us"), [0, -5, BIG, -BIG - 1], []),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_times_outside_the_calendar_are_no_join_values(kind: str) -> None:
+    """Years 1 to 9999 and times within a day count. Others are NULL before anything is done that DuckDB cannot do.
+
+    Dates have no such limits among themselves, only where they meet times.
+    """
+    arrow, inside, outside = TIMES[kind]
+    whole = pa.int32() if arrow.bit_width == 32 else pa.int64()
+    connection = connect()
+    connection.register("t", pa.table({"x": pa.array([*inside, *outside], whole).view(arrow)}))
+    ((_, type_, *_),) = connection.execute("DESCRIBE t").fetchall()
+    key, column = Attribute(name="x", key=True), Column("x", type_)
+    text, date = Column("x", "VARCHAR", untyped=True), Column("x", "DATE")
+    for other in [column, text, *([date] if column.kind == "time" else [])]:
+        value = join_value(key, [column, other], column)
+        found = connection.execute(f"SELECT {value}, {field(value)} FROM t").fetchall()
+        assert [v is not None for v, _ in found] == [True] * len(inside) + [False] * len(outside)
+        assert [text == "-" for _, text in found] == [v is None for v, _ in found]
+    if type_ == "DATE":
+        met = join_value(key, [column, Column("x", "TIMESTAMP")], column)
+        assert [v is not None for (v,) in connection.execute(f"SELECT {met} FROM t").fetchall()] == [True] + [False] * 4
+    connection.close()
+
+
+def test_ordinary_times_keep_their_values() -> None:
+    """The rule for odd times changes no other: dates and times join with what they say, as text too."""
+    connection = connect()
+    connection.execute("CREATE TEMP TABLE t AS SELECT DATE '2024-02-29' AS d, TIMESTAMP '1999-12-31 23:59:59.5' AS t")
+    connection.execute("CREATE TEMP TABLE u AS SELECT '2024-02-29' AS d, '1999-12-31 23:59:59.500' AS t")
+    for name, kind in (("d", "DATE"), ("t", "TIMESTAMP")):
+        typed, text = Column(name, kind), Column(name, "VARCHAR", untyped=True)
+        values = [join_value(Attribute(name=name, key=True), [typed, text], c) for c in (typed, text)]
+        ((first,),) = connection.execute(f"SELECT {values[0]} FROM t").fetchall()
+        ((second,),) = connection.execute(f"SELECT {values[1]} FROM u").fetchall()
+        ((plain,),) = connection.execute(f"SELECT {name} FROM t").fetchall()
+        assert first == second == plain
+    connection.close()
+
+
+def test_fields_tell_apart_what_text_side_by_side_does_not() -> None:
+    """The length goes first, in bytes, and NULL has a mark of its own."""
+    rows = [
+        ("a|b", "c"),
+        ("a", "b|c"),
+        ("", "c"),
+        (None, "c"),
+        ("-", "c"),
+        ("1:c", ""),
+        ("", "1:c"),
+        ("ß", ""),
+        ("", "ß"),
+    ]
+    connection = connect()
+    connection.register("t", pa.table({"x": [x for x, _ in rows], "y": [y for _, y in rows]}))
+    found = connection.execute(f"SELECT concat({field('x')}, {field('y')}) FROM t").fetchall()
+    assert len(set(found)) == len(rows)
+    assert found[:4] == [("3:a|b1:c",), ("1:a3:b|c",), ("0:1:c",), ("-1:c",)]
+    connection.close()

@@ -21,7 +21,7 @@ import pytest
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.sources import column_names, connect, open_source, same_source
 from dpjoin.errors import SourceError
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.schema import Attribute, DegreeBound, Schema, Table
 
 DATA = pa.table({"k": [1, 2, None], "name": ["a", None, "it's"]})
 
@@ -212,6 +212,13 @@ def test_columns_must_fit() -> None:
     )
     nested = pa.table({"k": [[1]], "a": [1]})
     assert "which tables cannot join on" in message(lambda: engine(nested, nested.select(["k"])))
+    tables = (
+        Table(name="r", attributes=("k", "id"), bounds=(DegreeBound(attributes=("id",), limit=1),)),
+        Table(name="s", attributes=("k",)),
+    )
+    schema = Schema(tables, tuple(Attribute(name=n, key=True) for n in ("k", "id")))
+    listed = {"r": pa.table({"k": [1], "id": [[1]]}), "s": numbers}
+    assert "which degrees cannot be bounded by" in message(lambda: DuckEngine(schema, listed, attributes=[]))
     dates = pa.table({"k": [1], "a": pa.array([1], pa.date32())})
     assert "has type DATE, but attribute 'a' is declared" in message(lambda: engine(dates, numbers))
     flags = pa.table({"k": [1], "a": [True]})
@@ -241,3 +248,30 @@ def test_same_source(tmp_path: Path) -> None:
     assert not same_source((path, "t"), (path, "u"))
     assert same_source(DATA, DATA)
     assert not same_source(DATA, path)
+
+
+COARSE = [*(pa.timestamp(u, "UTC") for u in ("s", "ms")), *(pa.duration(u) for u in ("s", "ms"))]
+
+
+@pytest.mark.parametrize("kind", COARSE, ids=str)
+@pytest.mark.parametrize("form", ["arrow", "dictionary", "pandas", "polars", "file"])
+def test_times_that_duckdb_cannot_hold_are_missing(kind: Any, form: str, tmp_path: Path, connection: Any) -> None:
+    """They would stop the scan. The others keep their values, and columns that nobody reads are left as they are."""
+    array = pa.array([0, 5, -5, 2**63 - 1, -(2**63), 10**16, None], pa.int64()).view(kind)
+    table = pa.table({"k": array, "unread": array, "name": list("abcdefg")})
+    source: Any = table
+    if form == "dictionary":
+        source = table.set_column(0, "k", array.dictionary_encode())
+    elif form == "pandas":
+        source = table.to_pandas(types_mapper=pd.ArrowDtype)
+    elif form == "polars":
+        if kind.unit == "s":
+            pytest.skip("Polars has no seconds")
+        source = pl.DataFrame(table)
+    elif form == "file":
+        source = tmp_path / "t.arrow"
+        pyarrow.feather.write_feather(table, source)
+    opened = open_source(connection, "t", source, columns=["k", "name"])
+    found = connection.execute(f"SELECT epoch_us(k) FROM {opened.view} ORDER BY name").fetchall()
+    unit = {"s": 10**6, "ms": 10**3}[kind.unit]
+    assert [k for (k,) in found] == [0, 5 * unit, -5 * unit, None, None, None, None]

@@ -19,6 +19,15 @@ _UNSIGNED = {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"}
 _NARROW = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"}
 _HUGE = 2**127 - 1
 _EXACT_DOUBLE = 2**53
+_SPANS = {
+    "TIMESTAMP_S": ("0001-01-01 00:00:00", "9999-12-31 23:59:59"),
+    "TIMESTAMP_MS": ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999"),
+    "TIMESTAMP": ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
+    "TIMESTAMP WITH TIME ZONE": ("0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"),
+    "TIME": ("00:00:00", "24:00:00"),
+    "TIME_NS": ("00:00:00", "24:00:00"),
+}
+"""The times that count, by type: years 1 to 9999, within a day. Of other types, dates among them, all values do."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,8 @@ class Column:
 
     @property
     def sql(self) -> str:
-        return identifier(self.name)
+        """The column's value; NULL where it is a time outside the calendar, which not all casts of DuckDB survive."""
+        return _in_span(identifier(self.name), self.type)
 
     @property
     def kind(self) -> str:
@@ -261,8 +271,18 @@ def join_value(attribute: Attribute, columns: Sequence[Column], column: Column) 
         value = f"TRY_CAST({column.sql} AS {target})"
     if target == "DOUBLE":
         return f"CASE WHEN NOT isnan({value}) THEN {value} END"
+    if column.type != target:
+        value = _in_span(value, target)  # text and other types of time may stand for any
     passed_on = {"BIGINT", "UBIGINT", "VARCHAR", "DATE", "TIMESTAMP"}
     return value if target in passed_on else f"CAST({value} AS VARCHAR)"
+
+
+def _in_span(value: str, kind: str) -> str:
+    """A value of some type; NULL where it is a time that does not count. Comparing within a type never raises."""
+    if kind not in _SPANS:
+        return value
+    low, high = (f"CAST({literal(time)} AS {kind})" for time in _SPANS[kind])
+    return f"CASE WHEN {value} BETWEEN {low} AND {high} THEN {value} END"
 
 
 def _has_booleans(attribute: Attribute, columns: Sequence[Column]) -> bool:

@@ -37,6 +37,8 @@ DATABASE_FILES = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _KNOWN = (*TEXT_FILES, ".parquet", *ARROW_FILES, *DATABASE_FILES)
 _BATCH = 65_536
 _LONGEST_LINE = 16 * 2**20
+_PER_UNIT = {"s": 10**6, "ms": 10**3}
+"""Microseconds in the units of Arrow that are coarser."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def open_source(
                 return _described(connection, name, view, origin)
         if extension in ARROW_FILES:
             with unreadable(name, origin, "Arrow"):
-                return _register(connection, name, view, _read_arrow(path), origin)
+                return _register(connection, name, view, _read_arrow(path), origin, columns)
         if extension in DATABASE_FILES:
             return _open_database(connection, name, view, path, table, columns)
         raise SourceError(
@@ -146,7 +148,7 @@ def open_source(
     origin = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
     with unreadable(name, origin, "tabular"):
         arrow, untyped = _to_arrow(source, columns)
-        return _register(connection, name, view, arrow, origin, untyped)
+        return _register(connection, name, view, arrow, origin, columns, untyped)
 
 
 def column_names(source: object, table: str | None = None) -> list[tuple[str, str]]:
@@ -180,6 +182,11 @@ def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
                 raise SourceError(
                     f"table {table.name!r}: column {column.name!r} has type {column.type}, which tables cannot "
                     "join on; use a column of plain values"
+                )
+            elif column.kind == "nested" and any(name in bound.attributes for bound in table.bounds):
+                raise SourceError(
+                    f"table {table.name!r}: column {column.name!r} has type {column.type}, which degrees cannot be "
+                    "bounded by; use a column of plain values"
                 )
     for name in schema.join_attributes:
         tables = schema.tables_with(name)
@@ -272,15 +279,44 @@ def _described(
 
 
 def _register(
-    connection: Any, name: str, view: str, table: Any, origin: str, untyped: frozenset[str] = frozenset()
+    connection: Any,
+    name: str,
+    view: str,
+    table: Any,
+    origin: str,
+    columns: Sequence[str] | None,
+    untyped: frozenset[str] = frozenset(),
 ) -> OpenedTable:
     names = list(table.column_names)
     folded = [n.lower() for n in names]
     if len(set(folded)) != len(folded):
         twice = next(n for i, n in enumerate(names) if n.lower() in folded[:i])
         raise SourceError(f"table {name!r}: {origin} has two columns named {twice!r} (case aside); rename one of them")
+    for i, column in enumerate(names):
+        if (columns is None or column in columns) and _is_coarse(table.schema.field(i).type):
+            table = table.set_column(i, column, _in_microseconds(table.column(i)))
     connection.register(f"source {name}", table)
     return _described(connection, name, view, origin, untyped)
+
+
+def _is_coarse(kind: Any) -> bool:
+    """Whether DuckDB turns values of an Arrow type into microseconds as it scans, and stops where one is too large."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    return (zoned or pa.types.is_duration(kind)) and kind.unit in _PER_UNIT
+
+
+def _in_microseconds(column: Any) -> Any:
+    """Times with a zone, or durations, in microseconds; what these cannot hold is missing."""
+    import pyarrow.compute as pc  # takes as long to import as the rest of pyarrow
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    zoned = pa.types.is_timestamp(kind)
+    plain = column.cast(kind)
+    number = plain.cast(pa.int64())
+    most = (2**63 - 1) // _PER_UNIT[kind.unit]
+    fits = pc.and_(pc.less_equal(number, most), pc.greater_equal(number, -most))
+    return pc.if_else(fits, plain, None).cast(pa.timestamp("us", kind.tz) if zoned else pa.duration("us"))
 
 
 def _open_csv(connection: Any, name: str, view: str, path: Path) -> OpenedTable:
