@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.sources import column_names, connect, open_source, same_source
+from dpjoin.engine.sources import column_names, connect, disconnect, open_source, same_source
 from dpjoin.errors import SourceError
 from dpjoin.schema import Attribute, DegreeBound, Schema, Table
 
@@ -275,3 +275,21 @@ def test_times_that_duckdb_cannot_hold_are_missing(kind: Any, form: str, tmp_pat
     found = connection.execute(f"SELECT epoch_us(k) FROM {opened.view} ORDER BY name").fetchall()
     unit = {"s": 10**6, "ms": 10**3}[kind.unit]
     assert [k for (k,) in found] == [0, 5 * unit, -5 * unit, None, None, None, None]
+
+
+def test_a_broken_duckdb_does_not_outlive_its_release(tmp_path: Path) -> None:
+    """An internal error shuts a DuckDB down: work under way ends with the plain message, what comes later goes on."""
+    path = tmp_path / "x.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE r AS SELECT 1 AS k, 2 AS a")
+        database.execute("CREATE TABLE s AS SELECT 1 AS k")
+    under_way = engine((path, "r"), (path, "s"))
+    bad = connect()
+    bad.register("t", pa.table({"x": pa.array([10**16], pa.int64()).view(pa.timestamp("ms"))}))
+    with pytest.raises(duckdb.Error):
+        bad.execute("SELECT CAST(x AS VARCHAR) FROM t").fetchall()
+    assert "cannot be read as complete data" in message(under_way.exact_join_size)
+    assert engine((path, "r"), (path, "s")).exact_join_size() == 1
+    disconnect(bad)
+    under_way._close()
+    assert engine((path, "r"), (path, "s")).exact_join_size() == 1

@@ -17,7 +17,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -67,7 +67,7 @@ class OpenedTable:
 
 @cache
 def _database() -> Any:
-    """The one DuckDB of this process (starting one takes as long as reading a million rows).
+    """The DuckDB of this process (starting one takes as long as reading a million rows).
 
     It fetches nothing from elsewhere. When memory is short it spills to a folder that only this user can read.
     """
@@ -89,6 +89,15 @@ _attached: dict[int, list[str]] = {}
 
 def connect() -> Any:
     """A connection of its own: what it opens, no other sees. End it with `disconnect`."""
+    try:
+        return _connection()
+    except duckdb.Error:
+        # After an internal error DuckDB refuses all further work: one release must not end the next one.
+        _database.cache_clear()
+        return _connection()
+
+
+def _connection() -> Any:
     connection = _database().cursor()
     connection.execute("SET enable_progress_bar = false")
     return connection
@@ -101,7 +110,8 @@ def disconnect(connection: Any) -> None:
         mine = _attached.pop(id(connection), [])
         others = {alias for aliases in _attached.values() for alias in aliases}
         for alias in set(mine) - others:
-            _database().execute(f"DETACH DATABASE IF EXISTS {alias}")
+            with suppress(duckdb.Error):  # one that is broken says so, and may quote the row that broke it
+                _database().execute(f"DETACH DATABASE IF EXISTS {alias}")
 
 
 @contextmanager
