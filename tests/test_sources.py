@@ -277,6 +277,26 @@ def test_times_that_duckdb_cannot_hold_are_missing(kind: Any, form: str, tmp_pat
     assert [k for (k,) in found] == [0, 5 * unit, -5 * unit, None, None, None, None]
 
 
+@pytest.mark.parametrize("form", ["arrow", "large", "view", "dictionary", "file"])
+def test_texts_that_are_not_utf8_raise_nothing(form: str, tmp_path: Path) -> None:
+    """Arrow lets any bytes pass for text. Those that are none are replaced, as in other sources."""
+    ends = pa.py_buffer(np.array([0, 1, 2, 4], dtype=np.int32))
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"a\xff\xc3\x9f")])
+    keys = {
+        "large": texts.cast(pa.large_string()),
+        "view": texts.cast(pa.string_view()),
+        "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None]), texts),
+    }.get(form, texts)
+    source: Any = pa.table({"k": keys, "a": [1] * len(keys)})
+    if form == "file":
+        pyarrow.feather.write_feather(source, tmp_path / "r.arrow")
+        source = tmp_path / "r.arrow"
+    both = engine(source, pa.table({"k": ["a", "\ufffd", "ß", "b"]}))
+    assert both.exact_join_size() == 3
+    degrees = both.exact_degrees({"r": {}}, ("k",))
+    assert sorted(map(str, (k for (k,) in degrees.exact_values(np.arange(3))))) == ["a", "ß", "\ufffd"]
+
+
 def test_a_broken_duckdb_does_not_outlive_its_release(tmp_path: Path) -> None:
     """An internal error shuts a DuckDB down: work under way ends with the plain message, what comes later goes on."""
     path = tmp_path / "x.duckdb"

@@ -39,6 +39,7 @@ _BATCH = 65_536
 _LONGEST_LINE = 16 * 2**20
 _PER_UNIT = {"s": 10**6, "ms": 10**3}
 """Microseconds in the units of Arrow that are coarser."""
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 @dataclass(frozen=True)
@@ -303,15 +304,20 @@ def _register(
         twice = next(n for i, n in enumerate(names) if n.lower() in folded[:i])
         raise SourceError(f"table {name!r}: {origin} has two columns named {twice!r} (case aside); rename one of them")
     for i, column in enumerate(names):
-        if (columns is None or column in columns) and _is_coarse(table.schema.field(i).type):
-            table = table.set_column(i, column, _in_microseconds(table.column(i)))
+        if columns is None or column in columns:
+            kind = table.schema.field(i).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if _is_coarse(kind):
+                table = table.set_column(i, column, _in_microseconds(table.column(i).cast(kind)))
+            elif kind in _TEXTS and not _is_unicode(table.column(i)):
+                texts = map(_text, table.column(i).cast(kind).cast(pa.large_binary()).to_pylist())
+                table = table.set_column(i, column, pa.array(texts, pa.large_string()))
     connection.register(f"source {name}", table)
     return _described(connection, name, view, origin, untyped)
 
 
 def _is_coarse(kind: Any) -> bool:
     """Whether DuckDB turns values of an Arrow type into microseconds as it scans, and stops where one is too large."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     return (zoned or pa.types.is_duration(kind)) and kind.unit in _PER_UNIT
 
@@ -320,13 +326,20 @@ def _in_microseconds(column: Any) -> Any:
     """Times with a zone, or durations, in microseconds; what these cannot hold is missing."""
     import pyarrow.compute as pc  # takes as long to import as the rest of pyarrow
 
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    zoned = pa.types.is_timestamp(kind)
-    plain = column.cast(kind)
-    number = plain.cast(pa.int64())
+    kind, number = column.type, column.cast(pa.int64())
     most = (2**63 - 1) // _PER_UNIT[kind.unit]
     fits = pc.and_(pc.less_equal(number, most), pc.greater_equal(number, -most))
-    return pc.if_else(fits, plain, None).cast(pa.timestamp("us", kind.tz) if zoned else pa.duration("us"))
+    fine = pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.duration("us")
+    return pc.if_else(fits, column, None).cast(fine)
+
+
+def _is_unicode(column: Any) -> bool:
+    """Whether all of a column's texts are UTF-8: Arrow does not see to it, and Python cannot read others."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _open_csv(connection: Any, name: str, view: str, path: Path) -> OpenedTable:
