@@ -32,6 +32,24 @@ WEIGHT_BITS = 16
 """Fractional bits of a fixed-point weight."""
 AMOUNT_BITS = 24
 """Bits of the largest amount in a sum."""
+KINDS = ("cells", "prefixes", "ranges", "weights", "rows")
+
+
+def largest_weight(weights: NDArray[Any]) -> int:
+    """The largest absolute value: a Python integer, since int64 has no room for minus its least one."""
+    return max(int(weights.max(initial=0)), -int(weights.min(initial=0)))
+
+
+def frozen(array: Any) -> NDArray[Any]:
+    """An array that does not change under those who have computed from it: as it is, or a copy if others may write."""
+    found = owner = np.asarray(array)
+    while isinstance(owner, np.ndarray) and not owner.flags.writeable and owner.base is not None:
+        owner = owner.base
+    if isinstance(owner, bytes) or (isinstance(owner, np.ndarray) and not owner.flags.writeable):
+        return found
+    found = found.copy()
+    found.setflags(write=False)
+    return found
 
 
 @dataclass(frozen=True)
@@ -46,6 +64,14 @@ class Factor:
     unit: Fraction = Fraction(1)
     packed: bytes = b""
     """Rows of int64 one after the other: many numbers that compare and hash as quickly as one."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise SpecError(f"factor ({self.kind!r}) must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+        for weight in self.row:
+            if not isinstance(weight, int | np.integer):
+                raise SpecError(f"weight ({weight!r}) of a factor must be a whole number; give it a smaller unit")
+        object.__setattr__(self, "row", tuple(map(int, self.row)))  # Python's own, which never wrap
 
     def matrix(self, size: int) -> IntArray:
         if self.kind == "cells":
@@ -80,8 +106,7 @@ class Factor:
     @property
     def largest(self) -> int:
         """No weight is larger in absolute value, in units; at least one."""
-        packed = np.frombuffer(self.packed, dtype=np.int64)
-        return max([1, *map(abs, self.row), int(packed.max(initial=0)), -int(packed.min(initial=0))])
+        return max([1, *map(abs, self.row), largest_weight(np.frombuffer(self.packed, dtype=np.int64))])
 
 
 CELLS, PREFIXES, RANGES = Factor("cells"), Factor("prefixes"), Factor("ranges")
@@ -148,7 +173,7 @@ class Kronecker:
     @cached_property
     def max_abs(self) -> int:
         """The largest weight any query gives any join result, in units."""
-        return math.prod(1 if m is None else int(np.abs(m).max(initial=0)) for m in self._matrices)
+        return math.prod(1 if m is None else largest_weight(m) for m in self._matrices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +181,7 @@ class Products:
     """Product queries: row i of each table's weight matrix, multiplied over the tables.
 
     `parts` holds for each table the attributes its weights look at and a (queries x cells) matrix of
-    fixed-point weights. A table that is not named has weight one.
+    fixed-point weights, which nobody can change any more. A table that is not named has weight one.
     """
 
     name: str
@@ -166,6 +191,21 @@ class Products:
     unit: Fraction
 
     is_marginal = False
+
+    def __post_init__(self) -> None:
+        parts = tuple((tuple(attributes), frozen(weights)) for attributes, weights in self.parts)
+        for _, weights in parts:
+            if weights.dtype != np.int64 or weights.ndim != 2 or len(weights) != len(parts[0][1]):
+                raise SpecError(
+                    f"products {self.name!r}: weights ({weights.dtype}, {weights.shape}) must be int64, one row per "
+                    "query and one column per cell; use Workload.products for numbers in [-1, 1]"
+                )
+            if (largest := largest_weight(weights)) > 2**WEIGHT_BITS:
+                raise SpecError(
+                    f"products {self.name!r}: weight ({largest}) must lie between -2^{WEIGHT_BITS} and "
+                    f"2^{WEIGHT_BITS}; scale the query and multiply its answer"
+                )
+        object.__setattr__(self, "parts", parts)
 
     def __len__(self) -> int:
         return len(self.parts[0][1])
@@ -196,7 +236,7 @@ class Products:
     @cached_property
     def max_abs(self) -> int:
         return max(
-            (math.prod(int(np.abs(w[i]).max(initial=0)) for _, w in self.parts) for i in range(len(self))),
+            (math.prod(largest_weight(w[i]) for _, w in self.parts) for i in range(len(self))),
             default=0,
         )
 
@@ -427,6 +467,7 @@ def product_group(
                 f"products {name!r}: weights of table {table_name!r} must have shape (queries, "
                 f"{', '.join(map(str, shape))}); got {whole.shape}"
             )
+        whole.setflags(write=False)
         counts.add(len(whole))
         parts.append((tuple(attributes), whole.reshape(len(whole), -1)))
         scope += attributes
@@ -467,9 +508,6 @@ def group_from_json(schema: Schema, data: Mapping[str, Any]) -> Group:
     """The inverse of `group_to_json`."""
     if "factors" in data:
         factors = {a: _factor_from_json(f) for a, f in zip(data["scope"], data["factors"], strict=True)}
-        for factor in factors.values():
-            if factor.kind not in ("cells", "prefixes", "ranges", "weights", "rows"):
-                raise SpecError(f"factor ({factor.kind!r}) must be cells, prefixes, ranges or weights")
         return kronecker(schema, factors, name=data["name"])
     parts = tuple((tuple(p["scope"]), np.array(p["weights"], dtype=np.int64)) for p in data["products"])
     scope = tuple(a for attributes, _ in parts for a in attributes)

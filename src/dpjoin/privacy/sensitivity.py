@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpjoin.privacy.whole import Numbers
-from dpjoin.workload import Factor, Group, Kronecker
+from dpjoin.workload import Factor, Group, Kronecker, largest_weight
 
 
 @lru_cache(maxsize=512)
@@ -23,10 +23,7 @@ def squared_norm(group: Group) -> int:
     A whole marginal has 1, however many cells: a join result lies in one of them.
     """
     if isinstance(group, Kronecker):
-        return math.prod(
-            1 if f.kind == "cells" else int((f.matrix(n) ** 2).sum(axis=0).max())
-            for f, n in zip(group.factors, group.shape, strict=True)
-        )
+        return math.prod(_longest(f, n, power=2) for f, n in zip(group.factors, group.shape, strict=True))
     return sum(int(weight) ** 2 for weight in weight_ranges(group).largest)
 
 
@@ -34,11 +31,23 @@ def squared_norm(group: Group) -> int:
 def absolute_norm(group: Group) -> int:
     """max over cells x of the sum of |W(x)|, in units. Proof: P-25. A whole marginal has 1 again."""
     if isinstance(group, Kronecker):
-        return math.prod(
-            1 if f.kind == "cells" else int(np.abs(f.matrix(n)).sum(axis=0).max())
-            for f, n in zip(group.factors, group.shape, strict=True)
-        )
+        return math.prod(_longest(f, n, power=1) for f, n in zip(group.factors, group.shape, strict=True))
     return sum(int(weight) for weight in weight_ranges(group).largest)
+
+
+def _longest(factor: Factor, size: int, *, power: int) -> int:
+    """The largest sum of |weight|^power over a column of a factor. Proof: P-25."""
+    if factor.kind == "cells":  # without the matrix, which has the square of `size` entries
+        return 1
+    matrix = _matrix(factor, size)
+    if len(matrix) * largest_weight(matrix) ** power >= 2**63:
+        matrix = matrix.astype(object)
+    return int((np.abs(matrix) ** power).sum(axis=0).max())
+
+
+def _matrix(factor: Factor, size: int) -> Numbers:
+    """The weights of a factor, exact: a single row may have any whole numbers."""
+    return np.array([factor.row], dtype=object) if factor.kind == "weights" else factor.matrix(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +89,7 @@ def weight_ranges(group: Group) -> Ranges:
         if isinstance(group, Kronecker)
         else [(weights.min(axis=1), weights.max(axis=1)) for _, weights in group.parts]
     )
-    largest = math.prod(max(1, *(int(np.abs(ends).max(initial=0)) for ends in both)) for both in factors)
+    largest = math.prod(max(1, *map(largest_weight, both)) for both in factors)
     dtype = np.int64 if largest < 2**62 else object
     low = high = np.ones(1 if crossed else len(group), dtype=dtype)
     for both in factors:
@@ -92,7 +101,7 @@ def weight_ranges(group: Group) -> Ranges:
 
 def _ends(factor: Factor, size: int) -> tuple[Numbers, Numbers]:
     """The least and the largest weight of each row of a factor."""
-    if factor.kind == "cells":  # without the matrix, which has the square of `size` entries
+    if factor.kind == "cells":
         return np.full(size, int(size == 1)), np.ones(size, dtype=np.int64)
-    matrix = factor.matrix(size)
+    matrix = _matrix(factor, size)
     return matrix.min(axis=1), matrix.max(axis=1)

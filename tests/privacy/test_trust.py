@@ -1,0 +1,142 @@
+"""What callers hand over is checked and kept as it was: queries, caps, weights of rows, rules and costs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.errors import SpecError
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
+from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.workload import CELLS, Factor, Kronecker, Products, frozen, group_from_json, kronecker
+
+BUDGET = Budget(epsilon=1.0, delta=1e-6)
+ONE = Schema((Table(name="r", attributes=("a",)),), (Attribute(name="a", range=(0, 3)),))
+ROWS = {"r": [{"a": a} for a in [0] * 10 + [1] * 7 + [3] * 4]}
+
+
+def curator_of(schema: Schema, rows: dict[str, list[dict[str, int]]]) -> Curator:
+    return Curator(BruteEngine(schema, rows), ConcentratedAccountant(BUDGET))
+
+
+def products_of(weights: object) -> Products:
+    return Products("p", ("a",), (4,), ((("a",), weights),), Fraction(1))  # type: ignore[arg-type]
+
+
+# Norms ---------------------------------------------------------------------------------------------------------------
+
+WIDE = st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([-(2**63), 2**32, -(2**31), 2**62, 1, 0]))
+
+
+@given(st.lists(WIDE, min_size=4, max_size=12).map(lambda x: x[: len(x) // 4 * 4]))
+def test_norms_of_wide_rows_are_exact(numbers: list[int]) -> None:
+    """As sums of Python integers, up to the ends of int64."""
+    rows = [numbers[i : i + 4] for i in range(0, len(numbers), 4)]
+    group = kronecker(ONE, {"a": Factor("rows", packed=np.array(rows, dtype=np.int64).tobytes())})
+    assert squared_norm(group) == max(sum(w**2 for w in column) for column in zip(*rows, strict=True))
+    assert absolute_norm(group) == max(sum(abs(w) for w in column) for column in zip(*rows, strict=True))
+    assert [weight_ranges(group).of(i) for i in range(len(rows))] == [(min(row), max(row)) for row in rows]
+    assert group.max_abs == max(map(abs, numbers))
+
+
+@pytest.mark.parametrize("weight", [2**16, 2**31, 2**32, -(2**63), 2**70])
+def test_norms_of_a_wide_row_of_weights_are_exact(weight: int) -> None:
+    group = kronecker(ONE, {"a": Factor("weights", (weight, 0, 1, -1))})
+    assert squared_norm(group) == weight**2
+    assert absolute_norm(group) == abs(weight)
+    assert weight_ranges(group).of(0) == (min(weight, -1), max(weight, 1))
+
+
+def test_wide_weights_get_as_much_noise_as_narrow_ones() -> None:
+    """In the query's own terms: the square of 2^32 is not zero."""
+    group = kronecker(ONE, {"a": Factor("weights", (2**32, 0, 0, 0), Fraction(1, 2**32))})
+    curator = curator_of(ONE, ROWS)
+    bound = curator.public_bound()
+    assert bound is not None
+    found = curator.measure(group, bound, Concentrated(Fraction(1, 1000)))
+    assert curator.ledger.events[-1].moves == 2**32
+    assert found.noise_variance == pytest.approx(500)
+
+
+# Queries -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_factor_of_an_unknown_kind_is_refused() -> None:
+    """Its norm would be that of a row, and its answers those of the cells."""
+    with pytest.raises(SpecError, match=r"factor \('cell'\) must be cells, prefixes, ranges, weights or rows"):
+        Factor("cell", (0, 0, 0, 0))
+    with pytest.raises(SpecError, match=r"factor \('cell'\) must be"):
+        group_from_json(ONE, {"name": "x", "scope": ["a"], "factors": ["cell"]})
+
+
+def test_weights_of_a_factor_must_be_whole_numbers() -> None:
+    with pytest.raises(SpecError, match=r"weight \(0.9\) of a factor must be a whole number"):
+        Factor("weights", (1, 0.9))  # type: ignore[arg-type]
+    row = Factor("weights", tuple(np.array([2**40, 1]))).row
+    assert row == (2**40, 1)
+    assert all(type(w) is int for w in row)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.full((3, 4), 0.9),
+        np.ones((3, 4), dtype=np.int32),
+        np.ones(4, dtype=np.int64),
+        np.array([[1, 2, 3, 4]], dtype=object),
+    ],
+)
+def test_weights_of_products_must_be_whole_numbers_in_rows(weights: object) -> None:
+    with pytest.raises(SpecError, match="must be int64, one row per query and one column per cell"):
+        products_of(weights)
+
+
+def test_parts_of_products_must_have_a_row_for_each_query() -> None:
+    parts = tuple(((a,), np.ones((n, 2), dtype=np.int64)) for a, n in (("a", 1), ("b", 3)))
+    with pytest.raises(SpecError, match="one row per query"):
+        Products("p", ("a", "b"), (2, 2), parts, Fraction(1))
+
+
+@pytest.mark.parametrize("weight", [2**16 + 1, -(2**16) - 1, -(2**63)])
+def test_weights_of_products_must_be_fixed_point(weight: int) -> None:
+    with pytest.raises(SpecError, match=rf"weight \({abs(weight)}\) must lie between -2\^16 and 2\^16"):
+        products_of(np.array([[weight, 0, 0, 0]]))
+
+
+def test_weights_of_products_stay_as_they_were() -> None:
+    """Norms are kept from one question to the next, so the weights must be."""
+    weights = np.array([[1, 0, 0, 0]])
+    view = weights.view()
+    view.setflags(write=False)
+    groups = [products_of(weights), products_of(view)]
+    assert [squared_norm(g) for g in groups] == [1, 1]
+    weights[0, 0] = 2**16
+    for group in groups:
+        assert group.parts[0][1].tolist() == [[1, 0, 0, 0]]
+        with pytest.raises(ValueError, match="read-only"):
+            group.parts[0][1][0, 0] = 2
+
+
+def test_what_nobody_can_change_is_not_copied() -> None:
+    own = np.arange(4)
+    own.setflags(write=False)
+    packed = np.frombuffer(own.tobytes(), dtype=np.int64)
+    assert frozen(own) is own
+    assert frozen(packed) is packed
+    assert frozen(own.reshape(2, 2)).base is own
+    part = products_of(own.reshape(1, 4)).parts[0][1]
+    assert np.shares_memory(part, own)
+    masked = np.ma.masked_array(np.array([1, 2**20]), mask=[False, True])
+    assert type(frozen(masked)) is np.ndarray  # a mask would hide weights from their norm
+
+
+def test_marginals_have_norm_one() -> None:
+    group = Kronecker("m", ("a",), (CELLS,), (4,))
+    assert squared_norm(group) == absolute_norm(group) == 1
