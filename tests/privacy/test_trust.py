@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.errors import SpecError
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
-from dpjoin.privacy.curator import Curator
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.interface import Fade
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.privacy.budget import (
+    Approximate,
+    Budget,
+    Concentrated,
+    ConcentratedAccountant,
+    ConcentratedAllowance,
+    Cost,
+    PaperAccountant,
+    Pure,
+    laplace_cost,
+)
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.partition import Labels, Question
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.workload import CELLS, Factor, Kronecker, Products, frozen, group_from_json, kronecker
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
@@ -24,6 +39,12 @@ ROWS = {"r": [{"a": a} for a in [0] * 10 + [1] * 7 + [3] * 4]}
 
 def curator_of(schema: Schema, rows: dict[str, list[dict[str, int]]]) -> Curator:
     return Curator(BruteEngine(schema, rows), ConcentratedAccountant(BUDGET))
+
+
+def bound_of(curator: Curator) -> Bound:
+    bound = curator.public_bound()
+    assert bound is not None
+    return bound
 
 
 def products_of(weights: object) -> Products:
@@ -58,9 +79,7 @@ def test_wide_weights_get_as_much_noise_as_narrow_ones() -> None:
     """In the query's own terms: the square of 2^32 is not zero."""
     group = kronecker(ONE, {"a": Factor("weights", (2**32, 0, 0, 0), Fraction(1, 2**32))})
     curator = curator_of(ONE, ROWS)
-    bound = curator.public_bound()
-    assert bound is not None
-    found = curator.measure(group, bound, Concentrated(Fraction(1, 1000)))
+    found = curator.measure(group, bound_of(curator), Concentrated(Fraction(1, 1000)))
     assert curator.ledger.events[-1].moves == 2**32
     assert found.noise_variance == pytest.approx(500)
 
@@ -140,3 +159,115 @@ def test_what_nobody_can_change_is_not_copied() -> None:
 def test_marginals_have_norm_one() -> None:
     group = Kronecker("m", ("a",), (CELLS,), (4,))
     assert squared_norm(group) == absolute_norm(group) == 1
+
+
+# Caps, weights of rows and rules -------------------------------------------------------------------------------------
+
+PAIR = Schema(
+    (Table(name="r", attributes=("k", "a")), Table(name="s", attributes=("k", "b"))),
+    (Attribute(name="k", key=True), Attribute(name="a", range=(0, 1)), Attribute(name="b", range=(0, 1))),
+)
+MANY = {"r": [{"k": 1, "a": 0}], "s": [{"k": 1, "b": 0}] * 50}
+
+
+def test_caps_are_those_that_were_given() -> None:
+    """The engine opens when it is first asked: what became of the caller's caps by then is no matter."""
+    bounds = [DegreeBound(attributes=("k",), limit=1)]
+    caps = {"r": bounds, "s": list(bounds)}
+    curator = curator_of(PAIR, MANY).capped(caps)
+    bound = bound_of(curator)
+    caps["s"][0] = DegreeBound(attributes=("k",), limit=10**6)
+    caps["r"] = []
+    assert bound.value == 1
+    assert curator._exact_join_size() == 1
+
+
+def test_weights_of_rows_are_those_that_were_given() -> None:
+    weights = {name: np.array([1, 0]) for name in ("r", "s")}
+    fades = {name: Fade(("k",), w, 1) for name, w in weights.items()}
+    curator = curator_of(PAIR, {**MANY, "s": MANY["s"][:2]}).faded(fades)
+    bound = bound_of(curator)
+    weights["s"][1] = 1
+    del fades["s"]
+    assert bound.value == 1
+    assert curator._exact_join_size() == 0
+
+
+def test_rules_are_those_that_were_given() -> None:
+    curator = curator_of(PAIR, MANY)
+    labels = curator.labels("l", (), {(1,): 1}, attributes=("k",))
+    rules: dict[str, dict[Labels, int]] = {"r": {labels: 0}, "s": {labels: 0}}
+    question = Question(name="q", rules=rules, by=("k",), distinct=("k",))
+    (part,) = curator.restrict("parts", {"light": rules}, [Concentrated(Fraction(1, 1000))])
+    for table in rules.values():
+        table[labels] = 1
+    assert part._exact_join_size() == 0
+    assert question.rules == {"r": {labels: 0}, "s": {labels: 0}}
+
+
+# Costs ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("amount", [float("nan"), 0.5, float("inf"), np.float64(0.5), -1, Fraction(-1, 9), None])
+def test_costs_must_be_exact_and_not_negative(amount: Fraction) -> None:
+    """nan compares with nothing: once booked, anything would fit."""
+    zero = Fraction(0)
+    makers = [
+        lambda: Pure(amount),
+        lambda: Approximate(amount, zero),
+        lambda: Approximate(zero, amount),
+        lambda: Concentrated(amount),
+        lambda: Concentrated(zero, amount),
+        lambda: laplace_cost(amount),
+        lambda: ConcentratedAllowance(amount, zero),
+        lambda: ConcentratedAllowance(zero, amount),
+        lambda: ConcentratedAllowance(zero, zero, laplace=amount),
+    ]
+    for make in makers:
+        with pytest.raises(BudgetError, match=r"must be a Fraction or a whole number, and not negative"):
+            make()
+
+
+def test_costs_may_be_whole_numbers() -> None:
+    allowance = ConcentratedAllowance(Fraction(3), Fraction(0))
+    allowance.spend(Concentrated(2))  # type: ignore[arg-type]
+    assert allowance.left == 1
+    paper = PaperAccountant(Approximate(2, Fraction(1, 10)))  # type: ignore[arg-type]
+    paper.spend(Approximate(1, Fraction(0)))  # type: ignore[arg-type]
+    with pytest.raises(BudgetError, match="exceeds what is left"):
+        paper.spend(Approximate(Fraction(3, 2), Fraction(0)))
+
+
+@pytest.mark.parametrize("cost", [Concentrated(Fraction(10**9)), laplace_cost(Fraction(1))])
+def test_what_does_not_fit_is_refused_after_a_broken_cost(cost: Cost) -> None:
+    accountant = ConcentratedAccountant(BUDGET)
+    with pytest.raises(BudgetError):
+        accountant.spend(Concentrated(float("nan")))  # type: ignore[arg-type]
+    with pytest.raises(BudgetError, match="exceeds what is left"):
+        accountant.spend(cost)
+    assert accountant.left == accountant.rho
+
+
+# Public tables -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [DuckEngine, BruteEngine])
+def test_degrees_of_a_public_table_are_in_an_order_that_no_private_row_decides(engine: Any) -> None:
+    """Engines number values as they meet them, in whichever table."""
+    schema = Schema(
+        (Table(name="secret", attributes=("k", "a")), Table(name="shown", attributes=("k", "b"), private=False)),
+        (Attribute(name="k", key=True), Attribute(name="a", range=(0, 1)), Attribute(name="b", range=(0, 1))),
+    )
+    cost, width = BUDGET.one_sided(Fraction(1, 200), Fraction(1, 10**7), moves=1)
+    shown = [{"k": k, "b": 0} for k in "zxy" for _ in range(2 * width + 1)]
+
+    def listed(first: str) -> list[object]:
+        rows = {"secret": [{"k": k, "a": 0} for k in first], "shown": shown}
+        kept = {} if engine is BruteEngine else {"attributes": ("a", "b")}
+        tables = rows if engine is BruteEngine else {t: pa.Table.from_pylist(r) for t, r in rows.items()}
+        curator = Curator(engine(schema, tables, **kept), ConcentratedAccountant(BUDGET, truncation_delta=cost.delta))
+        question = Question(name="q", rules={"shown": {}}, by=("k",))
+        (found,) = curator.noisy_degrees("degrees", [question], cost, half_width=width)
+        return list(found.listed)
+
+    assert listed("x") == listed("y") == listed("zy") == [("x",), ("y",), ("z",)]

@@ -160,15 +160,24 @@ class Budget:
         return Concentrated(rho, self.composition.truncation_delta(rho, width, moves=moves)), width
 
 
+class Exact:
+    """Amounts that add up without error: no float, of which nan is one, and nothing negative."""
+
+    def __post_init__(self) -> None:
+        for name, amount in vars(self).items():
+            if not isinstance(amount, Fraction | int) or amount < 0:
+                raise BudgetError(f"{name} ({amount}) must be a Fraction or a whole number, and not negative")
+
+
 @dataclass(frozen=True)
-class Pure:
+class Pure(Exact):
     """epsilon-differential privacy, inside a reserved block of rounds."""
 
     epsilon: Fraction
 
 
 @dataclass(frozen=True)
-class Approximate:
+class Approximate(Exact):
     """(epsilon, delta)-differential privacy."""
 
     epsilon: Fraction
@@ -176,7 +185,7 @@ class Approximate:
 
 
 @dataclass(frozen=True)
-class Concentrated:
+class Concentrated(Exact):
     """delta-approximate rho-zero-concentrated differential privacy; with Gaussian composition mu²/2 for rho.
 
     Beside it stands an epsilon of Laplace noise, which adds up by itself.
@@ -205,10 +214,9 @@ class ConcentratedAllowance:
         composition: Composition = ZERO_CONCENTRATED,
         laplace: Fraction = Fraction(0),
     ) -> None:
-        self.rho = rho
-        self.truncation_delta = truncation_delta
+        given = Concentrated(rho, truncation_delta, laplace)  # which refuses what is not exact
+        self.rho, self.truncation_delta, self.laplace = given.rho, given.delta, given.epsilon
         self.composition = composition
-        self.laplace = laplace
         self._spent = Concentrated(Fraction(0))
 
     @property
@@ -229,8 +237,6 @@ class ConcentratedAllowance:
         """Record a charge, or raise BudgetError and record nothing."""
         if not isinstance(cost, Concentrated):
             raise BudgetError(f"a {type(cost).__name__} charge needs the paper's accountant; use Concentrated")
-        if min(cost.rho, cost.delta, cost.epsilon) < 0:
-            raise BudgetError("a charge must not be negative")
         before = self._spent
         after = Concentrated(before.rho + cost.rho, before.delta + cost.delta, before.epsilon + cost.epsilon)
         if after.rho > self.rho or after.delta > self.truncation_delta or after.epsilon > self.laplace:
@@ -309,8 +315,6 @@ class PaperAccountant:
             return
         if not isinstance(cost, Approximate):
             raise BudgetError(f"a {type(cost).__name__} charge needs the concentrated accountant; use Approximate")
-        if cost.epsilon < 0 or cost.delta < 0:
-            raise BudgetError("a charge must not be negative")
         after = Approximate(self._spent.epsilon + cost.epsilon, self._spent.delta + cost.delta)
         whole = self.whole
         if after.epsilon > whole.epsilon or after.delta > whole.delta:

@@ -65,7 +65,7 @@ from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_range
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 from dpjoin.privacy.whole import Numbers, narrow, scaled, taken, wide
 from dpjoin.schema import DegreeBound, Schema, with_caps
-from dpjoin.workload import Group
+from dpjoin.workload import Group, frozen
 
 RESIDUAL_STEPS = 16
 """Grid of the paper's noisy logarithm: a factor e^(beta/16) per step, well below one per cent."""
@@ -341,8 +341,7 @@ class Curator:
                 self._ledger = self._ledger.plus(event)
                 listed = self._listed(exact, draw, 2 * half_width, event)
             else:
-                at = np.flatnonzero(exact.exact_counts > 2 * half_width)
-                listed = dict(zip(exact.exact_values(at), exact.exact_counts[at].tolist(), strict=True))
+                listed = _above(exact, exact.exact_counts, 2 * half_width)
             answers.append(NoisyDegrees(question, 2 * half_width, listed))
             self._answered.append(answers[-1])
         return answers
@@ -399,6 +398,7 @@ class Curator:
         """
         if self._churn or self._fades:
             raise BudgetError("rows are removed or have weights already; that is done once")
+        caps = {table: tuple(bounds) for table, bounds in caps.items()}  # what callers do to theirs is no matter here
         if any(caps.get(t.name) for t in self.schema.tables if not t.private):
             raise BudgetError("caps must be of private tables; the rows of public ones all stay")
         child = Curator.__new__(type(self))
@@ -420,6 +420,7 @@ class Curator:
         """
         if self._churn or self._fades:
             raise BudgetError("rows are removed or have weights already; that is done once")
+        fades = {table: replace(fade, weights=frozen(fade.weights)) for table, fade in fades.items()}
         if not fades or any(not t.private for t in self.schema.tables if t.name in fades):
             raise BudgetError("weights must be of private tables, and of one at least")
         for fade in fades.values():
@@ -428,7 +429,7 @@ class Curator:
         Curator.__init__(child, self._engine, self._accountant)
         child._open = partial(self._engine.faded, fades)
         child._root, child._part, child._rules, child._shares = self._root, self._part, self._rules, self._shares
-        child._limits, child._fades, child._altered = self._limits, dict(fades), True
+        child._limits, child._fades, child._altered = self._limits, fades, True
         return child
 
     def labels(
@@ -502,7 +503,7 @@ class Curator:
         """The rules of every table: one that is not named is in the sub-instance whole, unless one is alone."""
         names = [t.name for t in self.schema.tables]
         return {
-            name: part.rules if isinstance(part, Alone) else {t: part.get(t, {}) for t in names}
+            name: part.rules if isinstance(part, Alone) else {t: dict(part.get(t, {})) for t in names}
             for name, part in parts.items()
         }
 
@@ -857,10 +858,7 @@ class Curator:
         self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
     ) -> dict[Value, int]:
         """The values whose noisy degree exceeds the threshold, in the order of their text. Replay tests stand here."""
-        noisy = exact.exact_counts + draw(len(exact.exact_counts))
-        at = np.flatnonzero(noisy > threshold)
-        listed = dict(zip(exact.exact_values(at), noisy[at].tolist(), strict=True))
-        return {value: listed[value] for value in sorted(listed, key=repr)}
+        return _above(exact, exact.exact_counts + draw(len(exact.exact_counts)), threshold)
 
     def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
         """A candidate, by the exponential mechanism. Replay tests stand here."""
@@ -923,6 +921,13 @@ def _is_laplace(cost: Cost) -> TypeGuard[Concentrated]:
     if cost.rho or cost.delta:
         raise BudgetError("one mechanism must have a cost of one kind; charge Laplace noise apart")
     return True
+
+
+def _above(exact: ExactDegrees, counts: Numbers, threshold: int) -> dict[Value, int]:
+    """The values that count more than a threshold, by their text: the engine's order may tell of private rows."""
+    at = np.flatnonzero(counts > threshold)
+    listed = dict(zip(exact.exact_values(at), counts[at].tolist(), strict=True))
+    return {value: listed[value] for value in sorted(listed, key=repr)}
 
 
 def _root_up(square: int) -> int:

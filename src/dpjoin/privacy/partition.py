@@ -47,6 +47,11 @@ class Question:
     by: tuple[str, ...]
     distinct: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "rules", {table: dict(part) for table, part in self.rules.items()}
+        )  # limits go by them
+
 
 @dataclass(frozen=True, eq=False)
 class Alone:
