@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 import dpjoin as dj
 from audit import audited, ledger_violations, tight_run
 from dpjoin.algorithms.chosen import holds_all
-from dpjoin.algorithms.once import ByValue, Spread, gaussian_error, laplace_pays, once_shares, total_of
+from dpjoin.algorithms.once import (
+    GRID,
+    ByValue,
+    Spread,
+    gaussian_error,
+    laplace_pays,
+    on_grid,
+    once_shares,
+    total_of,
+)
 from dpjoin.algorithms.shares import round_down
 from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.algorithms.two_table import two_table_tight
@@ -156,10 +165,11 @@ def test_charges_are_refused_before_anything_is_drawn() -> None:
     for cost, why in [
         (laplace_cost(Fraction(51, 100)), "exceeds what is left"),
         (Concentrated(Fraction(1, 1000), epsilon=Fraction(1, 10)), "of one kind"),
-        (laplace_cost(Fraction(-1, 10)), "negative"),
     ]:
         with pytest.raises(BudgetError, match=why):
             curator.measure(group, bound, cost)
+    with pytest.raises(BudgetError, match="negative"):
+        laplace_cost(Fraction(-1, 10))
     with pytest.raises((BudgetError, ValueError)):
         curator.measure_query(
             product_group(schema, {"t": (("x0",), np.array([[0, 1, 1]]))}), 0, bound, laplace_cost(Fraction(1, 10))
@@ -255,6 +265,30 @@ def test_ranks_may_tell_of_more_values_than_there_are() -> None:
     apart = replace(skewed, aligned=False)
     assert skewed.left(("a", "b"), cells, at) > apart.left(("a", "b"), cells, at)
     assert skewed.left(("a",), cells, at) >= apart.left(("a",), cells, at)
+
+
+def test_shares_of_many_marginals_are_never_negative() -> None:
+    """Rounding fifty shares up takes more than the first one has."""
+    names = [f"x{i}" for i in range(11)]
+    cliques = [*((a,) for a in names), *itertools.combinations(names, 2)]
+    cells = {c: 2 ** len(c) for c in cliques}
+    by_value = ByValue(("x0",), np.array([9.0, 1.0]))
+    for single, spread in ((1.0, Spread(10.0, by_value, 2)), (1000.0, None), (1000.0, Spread(1e3)), (1.0, Spread(1e6))):
+        importance = [single if len(c) == 1 else 1.0 for c in cliques]
+        shares, error = once_shares(cliques, importance, cells, spread)
+        assert sum(shares) == 1
+        assert min(shares) >= 0
+        assert 0 < error < np.inf
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=1500).filter(any))
+def test_shares_on_the_grid_are_near_and_add_up(weights: list[float]) -> None:
+    exact = [w / sum(weights) for w in weights]
+    shares = on_grid(exact)
+    assert sum(shares) == 1
+    assert all(abs(float(s) - e) < 1.001 / GRID for s, e in zip(shares, exact, strict=True))
+    assert min(shares) >= 0
+    assert all(not s for s, e in zip(shares, exact, strict=True) if not e)
 
 
 def test_importance_counts_for_laplace_noise() -> None:

@@ -128,14 +128,22 @@ def once_shares(
     errors: list[list[float]] = []
     for part in NARROW_SHARES if any(narrow) else NARROW_SHARES[:1]:
         each = [x / sums[kind] * (part if kind else 1 - part) for x, kind in zip(weights, narrow, strict=True)]
-        shares = [Fraction(round(s * GRID), GRID) for s in each]
-        shares[narrow.index(False)] += 1 - sum(shares)
+        shares = on_grid(each)
         variances = [2 / float(s) ** 2 if s else math.inf for s in shares]
         found.append(shares)
         errors.append([_error(cliques, importance, cells, variances, s) for s in spreads])
     least = [min(column) for column in zip(*errors, strict=True)]
     best = min(range(len(found)), key=lambda i: max(e / least[n] for n, e in enumerate(errors[i])))
     return found[best], errors[best][0]
+
+
+def on_grid(shares: Sequence[float]) -> list[Fraction]:
+    """Shares as multiples of 1/GRID that add up to exactly one: rounded down, and the rest to those that lose most."""
+    steps = [math.floor(share * GRID) for share in shares]
+    by_cut = sorted(range(len(shares)), key=lambda i: steps[i] - shares[i] * GRID)
+    for i in by_cut[: GRID - sum(steps)]:
+        steps[i] += 1
+    return [Fraction(n, GRID) for n in steps]
 
 
 def gaussian_error(cliques: Sequence[Scope], importance: Sequence[float], cells: Mapping[Scope, int]) -> float:

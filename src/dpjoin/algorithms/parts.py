@@ -64,6 +64,7 @@ def shape_noise(workload: Workload, *, bound: float, size: float, rho: Fraction)
     noise = 0.0
     products = varying_products(workload)
     if products:
+        size = max(1.0, size)  # noise may show an empty join; shares of nothing say nothing
         ways = prospect(products, total=size, bound=math.ceil(bound), rho=rho, cells=workload.cells)
         noise = size * min(ways.histogram, ways.measure_all, ways.rounds)
     scopes = clique_scopes(workload.groups)
