@@ -232,6 +232,7 @@ def test_costs_may_be_whole_numbers() -> None:
     allowance = ConcentratedAllowance(Fraction(3), Fraction(0))
     allowance.spend(Concentrated(2))  # type: ignore[arg-type]
     assert allowance.left == 1
+    assert isinstance(1 / Pure(3).epsilon, Fraction)  # type: ignore[arg-type]
     paper = PaperAccountant(Approximate(2, Fraction(1, 10)))  # type: ignore[arg-type]
     paper.spend(Approximate(1, Fraction(0)))  # type: ignore[arg-type]
     with pytest.raises(BudgetError, match="exceeds what is left"):

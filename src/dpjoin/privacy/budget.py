@@ -164,9 +164,10 @@ class Exact:
     """Amounts that add up without error: no float, of which nan is one, and nothing negative."""
 
     def __post_init__(self) -> None:
-        for name, amount in vars(self).items():
+        for name, amount in tuple(vars(self).items()):
             if not isinstance(amount, Fraction | int) or amount < 0:
                 raise BudgetError(f"{name} ({amount}) must be a Fraction or a whole number, and not negative")
+            object.__setattr__(self, name, Fraction(amount))  # one over a whole number would be a float
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,8 @@ class Question:
     distinct: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "rules", {table: dict(part) for table, part in self.rules.items()}
-        )  # limits go by them
+        # Limits go by the rows that were asked about, whatever becomes of the caller's rules.
+        object.__setattr__(self, "rules", {table: dict(part) for table, part in self.rules.items()})
 
 
 @dataclass(frozen=True, eq=False)
