@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,9 +16,10 @@ import pytest
 import dpjoin as dj
 from audit import ledger_violations, numeric_gaussian_delta, numeric_zcdp_delta
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.privacy.budget import OPTION_SHARE, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import OPTION_SHARE, Concentrated, ConcentratedAccountant, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
+from dpjoin.privacy.partition import Alone, Question
 
 
 def _tables(rng: np.random.Generator) -> dict[str, pa.Table]:
@@ -72,14 +75,44 @@ def test_a_saved_ledger_adds_up_to_the_request(
         return
     # Large budgets and large deltas are not for Gaussian composition.
     assert ledger.composition == ("Gaussian" if asked.delta < 1e-4 and asked.epsilon < 2 else "zero-concentrated")
-    # After an exchange for Laplace noise, a part of delta is for what was spent before.
-    left = (asked.delta - float(ledger.delta)) * (float(OPTION_SHARE) if ledger.epsilon else 1.0)
+    assert not ledger.options
+    left = float(ledger.conversion_delta(asked.exact.delta))
     rest = asked.epsilon - float(ledger.epsilon)
     epsilon = _dp_accounting_epsilon(ledger, left, rest)
     assert 0.98 * rest <= epsilon <= rest * (1 + 1e-7)
     convert = numeric_gaussian_delta if ledger.composition == "Gaussian" else numeric_zcdp_delta
     # Gaussian composition sets a sixty-fourth aside, for rounding and for tails.
     assert 0.965 * left <= convert(float(ledger.rho), rest)
+
+
+@pytest.mark.parametrize("way", ["at once", "after a look", "not at all"])
+def test_a_reader_can_add_up_an_exchange(way: str) -> None:
+    """The file says which exchanges there might have been, which one was, and what delta each case had."""
+    schema, asked = _schema(), dj.Budget(epsilon=1.0, delta=1e-6)
+    budget = replace(asked.without_choices(), options=(Fraction(9, 10), Fraction(3, 4)))
+    curator = Curator(
+        DuckEngine(schema, _tables(np.random.default_rng(0)), attributes=("a", "b")), ConcentratedAccountant(budget)
+    )
+    before = {"at once": min, "after a look": max}.get(way)
+    if before is not None:
+        look = before(option.rho for option in curator.options)
+        (ranks,) = curator.noisy_ranks("ranks", [Question("ranks", {"r": {}}, ("k",))], [1, 2], Concentrated(look))
+        assert ranks
+        curator.exchange()
+    alone = {"r": Alone("r", ("a",))}
+    (part,) = curator.restrict("tables", alone, [Concentrated(curator.rho_left, epsilon=curator.laplace_left)])
+    bound = part.public_bound()
+    assert bound is not None
+    part.join_size(bound, laplace_cost(part.laplace_left) if part.laplace_left else Concentrated(part.rho_left))
+    saved = Ledger.from_json(json.loads(json.dumps(curator.ledger.to_json())))
+    assert saved.to_json() == curator.ledger.to_json()
+    assert saved.options == (Fraction(9, 10), Fraction(3, 4))
+    assert saved.exchanged == {"at once": Fraction(9, 10), "after a look": Fraction(3, 4)}.get(way)
+    left = saved.conversion_delta(asked.exact.delta)
+    assert left == asked.exact.delta * (1 - 2 * OPTION_SHARE if way == "not at all" else OPTION_SHARE)
+    rest = asked.epsilon - float(saved.epsilon)
+    epsilon = _dp_accounting_epsilon(saved, float(left), rest)
+    assert 0.97 * rest <= epsilon <= rest * (1 + 1e-7)
 
 
 def test_gaussians_one_by_one_add_up_to_the_request() -> None:

@@ -418,7 +418,7 @@ def guarantee(budget: Budget, ledger: Ledger) -> dict[str, Any]:
     spent: dict[str, Any] = {"composition": ledger.composition}
     if ledger.composition in (ZERO_CONCENTRATED.name, GAUSSIAN.name):
         spent |= {"rho": str(ledger.rho), "truncation_delta": str(ledger.delta)}
-        spent |= {"conversion_delta": str(Fraction(budget.delta) - ledger.delta if ledger.rho else Fraction(0))}
+        spent |= {"conversion_delta": str(ledger.conversion_delta(Fraction(budget.delta)))}
         spent |= {"laplace_epsilon": str(ledger.epsilon)} if ledger.epsilon else {}
     else:
         spent |= {"epsilon": str(ledger.epsilon), "delta": str(ledger.delta)}

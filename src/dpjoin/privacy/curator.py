@@ -110,7 +110,7 @@ class Curator:
         self.schema: Schema = engine.schema
         self._open: Callable[[], Engine] = lambda: engine
         self._accountant = accountant
-        self._ledger = Ledger(accountant.name)
+        self._ledger = Ledger(accountant.name, options=tuple(option.epsilon for option in self.options))
         self._minted: list[Bound] = []
         self._memo: dict[int, tuple[Group, Numbers]] = {}
         self._late: LateChoice | None = None
@@ -169,7 +169,9 @@ class Curator:
         self._require_whole("rho is exchanged")
         if not isinstance(self._accountant, ConcentratedAccountant):
             raise BudgetError("the paper's accountant has no rho; use its reserved rounds")
+        before = self._accountant.laplace
         self._accountant.exchange()
+        self._ledger = replace(self._ledger, exchanged=self._accountant.laplace - before)
 
     @property
     def composition(self) -> Composition:

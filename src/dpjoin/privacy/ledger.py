@@ -8,11 +8,11 @@ row can pay at most.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from dpjoin.privacy.budget import Approximate, Concentrated, Cost, Pure
+from dpjoin.privacy.budget import OPTION_SHARE, Approximate, Concentrated, Cost, Pure
 from dpjoin.privacy.participation import Place, largest_total
 
 
@@ -51,9 +51,18 @@ class Ledger:
     composition: str
     events: tuple[Event, ...] = ()
     parts: tuple[Part, ...] = ()
+    options: tuple[Fraction, ...] = ()
+    """Of epsilon, the Laplace noise that rho could have been exchanged for; each has OPTION_SHARE of delta (P-70)."""
+    exchanged: Fraction | None = None
+    """The option that was taken."""
 
     def plus(self, event: Event) -> Ledger:
-        return Ledger(self.composition, (*self.events, event), self.parts)
+        return replace(self, events=(*self.events, event))
+
+    def conversion_delta(self, delta: Fraction) -> Fraction:
+        """Of a release's delta, what turned rho into epsilon in the case that came about: see P-70."""
+        share = 1 - OPTION_SHARE * len(self.options) if self.exchanged is None else OPTION_SHARE
+        return (delta - self.delta) * share if self.rho else Fraction(0)
 
     @property
     def rho(self) -> Fraction:
@@ -105,12 +114,18 @@ class Ledger:
                 {"name": p.name, "stage": p.stage, "places": {t: dict(place) for t, place in p.places.items()}}
                 for p in self.parts
             ]
+        if self.options:
+            taken = {} if self.exchanged is None else {"taken": str(self.exchanged)}
+            written["exchange"] = {"options": list(map(str, self.options)), "delta_share": str(OPTION_SHARE), **taken}
         return written | {"events": [_event_to_json(e) for e in self.events]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ledger:
         parts = tuple(Part(name=p["name"], stage=p["stage"], places=p["places"]) for p in data.get("parts", ()))
-        return cls(data["composition"], tuple(_events(data["events"])), parts)
+        exchange = data.get("exchange", {})
+        options = tuple(map(Fraction, exchange.get("options", ())))
+        taken = Fraction(exchange["taken"]) if "taken" in exchange else None
+        return cls(data["composition"], tuple(_events(data["events"])), parts, options, taken)
 
 
 def _cost_to_json(cost: Cost) -> dict[str, str]:
