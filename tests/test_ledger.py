@@ -96,7 +96,9 @@ def test_a_reader_can_add_up_an_exchange(way: str) -> None:
     before = {"at once": min, "after a look": max}.get(way)
     if before is not None:
         look = before(option.rho for option in curator.options)
-        (ranks,) = curator.noisy_ranks("ranks", [Question("ranks", {"r": {}}, ("k",))], [1, 2], Concentrated(look))
+        (ranks,) = curator.noisy_ranks(
+            "ranks", [Question(name="ranks", rules={"r": {}}, by=("k",))], [1, 2], Concentrated(look)
+        )
         assert ranks
         curator.exchange()
     alone = {"r": Alone("r", ("a",))}
