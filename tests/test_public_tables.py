@@ -15,7 +15,6 @@ import pytest
 
 import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, replay_violations
-from dpjoin.algorithms import auto
 from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.beside import beside_errors
 from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
@@ -34,7 +33,7 @@ from dpjoin.privacy.public_bounds import churn
 from dpjoin.privacy.public_tables import public_counts, with_public_bounds
 from dpjoin.spec import Spec
 from dpjoin.workload import Workload
-from test_auto import forced_way
+from test_auto import UNSEEN, force, taken
 from test_hybrid import ANY, DECLARED, SHARP, arrow_of, audit, few_members, hot_rows, schema_of, told
 from test_uniformize import GENEROUS, Rows, changed
 
@@ -156,15 +155,13 @@ def test_bounds_of_public_tables_are_their_largest_degrees(shape: str) -> None:
 
 
 @pytest.mark.replay
-@pytest.mark.parametrize("way", ["capped", "per_table", None])
+@pytest.mark.parametrize("way", ["capped", "per_table", UNSEEN, None])
 @pytest.mark.parametrize("shape", ["star", "nested", "path", "triangle"])
 def test_auto_beside_public_tables_replays_on_neighbours(
     shape: str, way: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the bounds that are read off them: same questions, declared moves hold, all of rho is spent."""
-    if way is not None:
-        predicted = auto.predicted_errors
-        monkeypatch.setattr(auto, "predicted_errors", lambda *given: forced_way(predicted(*given), way))
+    force(way, monkeypatch)
     rng = np.random.default_rng([len(shape), len(way or "")])
     for turn in range(4):
         schema = beside(shape, {turn % 3})
@@ -178,7 +175,7 @@ def test_auto_beside_public_tables_replays_on_neighbours(
             curators.append(curator)  # noqa: B023
             with few_members():
                 outcome = auto_tight(curator, Workload.marginals(engine.schema, 1), shares, silent)
-            assert way is None or outcome.method == way
+            assert way is None or outcome.method == taken(engine.schema, way)
             return told(outcome)
 
         assert replay_violations(run, rows, changed(schema, rows, rng)) == []

@@ -20,7 +20,6 @@ from dpjoin.algorithms.capped import (
     FirstLook,
     Levels,
     best_level,
-    capped_shares,
     measure_first_size,
     measure_levels,
     measure_ranks,
@@ -34,7 +33,7 @@ from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
 from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_table_error, public_degrees
 from dpjoin.algorithms.parts import fitted_noise, size_noise
-from dpjoin.algorithms.per_table import check_per_table, clear_error, release_tables, size_under_caps
+from dpjoin.algorithms.per_table import SHOWS, check_per_table, clear_error, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import aligned_size
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
@@ -46,14 +45,15 @@ from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import NoisyRanks
+from dpjoin.privacy.public_bounds import bound_is_public
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
 ASIDE = Fraction(1, 64)
-"""Of delta, for the hybrid's degrees, should it run. Other ways need none, and leave it unspent: so little is set aside
-that this hardly costs them anything, and the degrees' shift grows by a tenth only."""
+"""Of delta, for the hybrid's degrees or a noisy bound, should they run. Other ways need none, and leave it unspent: so
+little is set aside that this hardly costs them anything, and the degrees' shift grows by a tenth only."""
 DEGREES_SHARE = Fraction(30, 100)
-"""Of rho, for the hybrid's degrees."""
+"""Of rho, for the hybrid's degrees, or for a noisy bound."""
 HYBRID_GAIN = 1.5
 """How much less the hybrid must promise: its heavy values have larger single errors than noise that is the same
 everywhere."""
@@ -69,9 +69,8 @@ CLEAR_GAIN = 1.4
 DECLARED_GAIN = 1.2
 """Likewise for declared bounds, which cut nothing and find nothing out."""
 
-SHOWS, NO_SHAPE = 2.0, 0.3
-"""By how many deviations a join must show under caps for `capped` to learn its shape, and the error, as a share of the
-size, where it does not."""
+NO_SHAPE = 0.3
+"""The error of `capped`, as a share of the size, where the join does not show under caps."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +85,15 @@ class AutoShares:
     """None where the hybrid cannot serve."""
     keyed: KeyedShares
     first: FirstLook | None = None
+    bound: Concentrated | None = None
+    """One noisy bound for the whole join, if caps tell nothing of it; None where a bound is public."""
+    bound_width: int | None = None
 
 
 def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
-    """Split a budget; delta is set aside only where the hybrid may need it."""
-    if not serves(check_hybrid, schema):
-        capped = capped_shares(budget, schema)
-        keyed = split_keyed(capped.accountant, RANKS_SHARE + SIZES_SHARE)
-        return AutoShares(capped.accountant, capped.ranks, capped.size, capped.count, None, keyed, capped.first)
-    aside = budget.exact.delta * ASIDE
+    """Split a budget; delta is set aside where a noisy bound or the hybrid may need it."""
+    hybrid_serves, bound_needed = serves(check_hybrid, schema), not bound_is_public(schema)
+    aside = budget.exact.delta * ASIDE if hybrid_serves or bound_needed else Fraction(0)
     accountant = ConcentratedAccountant(budget, truncation_delta=aside)
     look = split_capped(accountant, schema)
     several = len(schema.tables) > 2
@@ -103,17 +102,21 @@ def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
         cost = Concentrated(round_down(accountant.rho * share), delta)
         return cost, budget.composition.half_width(cost.rho, delta, moves=1)
 
-    degrees, width = one_sided(DEGREES_SHARE, aside / (2 if several else 1))
-    gauge, gauge_width = one_sided(GAUGE_SHARE, aside / 2) if several else (None, None)
     left = accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE)
     count = Concentrated(round_down(left * COUNT_SHARE))
-    hybrid = PartitionShares(accountant, degrees, width, gauge, gauge_width, count)
+    hybrid = None
+    if hybrid_serves:
+        degrees, width = one_sided(DEGREES_SHARE, aside / (2 if several else 1))
+        gauge, gauge_width = one_sided(GAUGE_SHARE, aside / 2) if several else (None, None)
+        hybrid = PartitionShares(accountant, degrees, width, gauge, gauge_width, count)
+    bound, bound_width = one_sided(DEGREES_SHARE, aside) if bound_needed else (None, None)
     keyed = split_keyed(accountant, RANKS_SHARE + SIZES_SHARE)
-    return AutoShares(accountant, look.ranks, look.size, count, hybrid, keyed, look.first)
+    return AutoShares(accountant, look.ranks, look.size, count, hybrid, keyed, look.first, bound, bound_width)
 
 
 def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:
     """Look, decide, release. Spends all of rho, whatever is chosen."""
+    schema = curator.schema
     progress("caps", 0, 2)
     ranks: list[NoisyRanks] = []
     if shares.first is not None:
@@ -138,6 +141,8 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     ways = [predicted_errors(curator, workload, shares, ranks, levels, f) for f in finishes(curator, workload)]
     way = min(ways, key=lambda w: min(w.errors.values(), default=math.inf))
     method, finish = min(way.errors, key=way.errors.__getitem__), way.finish
+    if method == "capped" and not shows(levels.whole):
+        method = _whatever_degrees(shares, schema)
     if method == "hybrid":
         assert shares.hybrid is not None
         outcome = hybrid_tight(curator, workload, shares.hybrid, progress)
@@ -148,7 +153,9 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         under_caps = size_under_caps(curator, workload, ranks, levels.candidates, count, rho=finish.alone)
         known = alignments(curator.schema, ranks, levels.whole, public_degrees(curator))
         outcome = release_tables(curator, workload, under_caps, progress, ranks, known)
-    elif method == as_one_name(curator.schema):
+    elif method == as_one_name(schema) and shares.bound is not None:
+        outcome = _as_one(curator, workload, shares, progress)
+    elif method == as_one_name(schema):
         outcome = _as_declared(curator, workload, exchanged(curator, finish, shares.count), progress)
     else:
         outcome = release_candidate(way.best, workload, shares.count, progress)
@@ -205,7 +212,7 @@ def early_choice(
         return Early(as_one_name(schema), laplace, errors, known)
     if by_table < CLEAR_GAIN * by_key:
         return Early("per_table", laplace, errors, known)
-    sure = mixed and likely[0].aligned >= ALIGNED and size.noisy > SHOWS * size.deviation
+    sure = mixed and likely[0].aligned >= ALIGNED and shows(size)
     return Early("keyed", laplace, errors, known) if sure and by_key < min(later) else None
 
 
@@ -223,6 +230,26 @@ def _as_declared(curator: Curator, workload: Workload, count: Concentrated, prog
     assert bound is not None, "declared bounds were seen to serve"
     with one_blas_thread():
         total = measure_total(curator, bound, count)
+        model, strategy = measure_join(curator, workload, bound, total, progress)
+    return Outcome(model, bound.value, round(model.total), strategy)
+
+
+def shows(size: NoisyTotal) -> bool:
+    """Whether a join shows under caps. Where it does not, it may be empty, or they may lose nearly all of it."""
+    return size.noisy >= SHOWS * size.deviation
+
+
+def _whatever_degrees(shares: AutoShares, schema: Schema) -> str:
+    """What serves a join that does not show under caps: methods whose noise goes by degrees as they are."""
+    return as_one_name(schema) if shares.bound is None or shares.hybrid is None else "hybrid"
+
+
+def _as_one(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:
+    """The join as one table, with a noisy bound."""
+    assert shares.bound is not None, "a noisy bound was planned"
+    bound = curator.sensitivity_bound(shares.bound, half_width=shares.bound_width)
+    with one_blas_thread():
+        total = measure_total(curator, bound, shares.count)
         model, strategy = measure_join(curator, workload, bound, total, progress)
     return Outcome(model, bound.value, round(model.total), strategy)
 
@@ -253,9 +280,10 @@ def predicted_errors(
     degrees = {} if is_large(workload) else common_degrees(schema, ranks)
     if degrees and shares.hybrid is not None and not finish.laplace:  # its degrees cost more rho than that leaves
         left = curator.rho_left - shares.hybrid.degrees.rho - (shares.hybrid.bound.rho if shares.hybrid.bound else 0)
-        aligned = best.total.noisy + best.lost.noisy > ALIGNED * aligned_size(list(degrees.values()))
+        size = max(1.0, best.total.noisy + best.lost.noisy)
+        aligned = size > ALIGNED * aligned_size(list(degrees.values()))
         width = shares.hybrid.degrees_width
-        error = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned)
+        error = hybrid_error(workload, degrees, half_width=width, rho=left, aligned=aligned, size=size)
         predicted["hybrid"] = HYBRID_GAIN * error
     if degrees and serves(check_keyed, schema):
         chosen = keyed_choice(workload, degrees, shares.keyed, finish)
@@ -266,7 +294,7 @@ def predicted_errors(
         whole = levels.whole
         size = max(1.0, whole.noisy)
         meetings = meetings_of(schema, ranks, size, public_degrees(curator))
-        if whole.noisy < SHOWS * whole.deviation:
+        if not shows(whole):
             # It may be far smaller than it seems under caps, and has no shape there.
             least = min(whole.deviation, by_chance(schema, meetings)) if meetings else 1.0
             size = max(1.0, least, whole.noisy - whole.deviation)

@@ -63,8 +63,9 @@ SHOWN = 0.85
 """Of a join, what caps must leave that are to tell whether the same values are frequent in all tables."""
 LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
 """Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
-LOST = 0.25
-"""What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it."""
+LOST, LOST_ASKED = 0.25, 1.0
+"""What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it; or all of
+it, where the workload looks at what rows are capped by, so that the very values are asked about that lose most."""
 DIFFERS = 0.5
 """By which factor, as a logarithm, a value may be more or less frequent in what is lost."""
 ROOM = 2
@@ -354,6 +355,8 @@ def best_candidate(
     how many the most generous ones may lose; `whole`, the size of the join.
     """
     found: list[Candidate] = []
+    asked = any(set(by) & set(workload.attributes) for candidate in candidates[:1] for _, by in candidate.caps)
+    counts = LOST_ASKED if asked else LOST
     for candidate, expected in zip(candidates, promised, strict=True):
         # What is lost: as far as noisy sizes show it, and as was promised. Rows that go may join more than others do,
         # so a promise may be off by twice itself.
@@ -362,7 +365,7 @@ def best_candidate(
         promise = NoisyTotal(expected, max(1.0, unseen, 2 * expected))
         surprising = seen - expected > SURPRISE * math.hypot(told.deviation, promise.deviation)
         lost = told if surprising else told.combined(promise)
-        error = predicted_noise(workload, candidate, rho, size=whole.noisy) + LOST * lost.noisy
+        error = predicted_noise(workload, candidate, rho, size=whole.noisy) + counts * lost.noisy
         found.append(replace(candidate, lost=lost, error=error))
     return min(found, key=lambda c: c.error)
 

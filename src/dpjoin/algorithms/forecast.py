@@ -29,10 +29,14 @@ def common_degrees(schema: Schema, ranks: Sequence[NoisyRanks]) -> dict[str, Flo
 
 
 def hybrid_error(
-    workload: Workload, degrees: Mapping[str, FloatArray], *, half_width: int, rho: Fraction, aligned: bool
+    workload: Workload, degrees: Mapping[str, FloatArray], *, half_width: int, rho: Fraction, aligned: bool, size: float
 ) -> float:
-    """What the hybrid would predict of itself, if noisy degrees were about these."""
+    """What the hybrid would predict of itself, if noisy degrees were about these, on a join of about this size.
+
+    Marginals with the key have many cells, of which a fit leaves far less noise than there was.
+    """
     common = common_attributes(workload.schema)
+    asked = size if set(common) & set(workload.attributes) else None
     listed = {}
     for n, (table, found) in enumerate(degrees.items()):
         # Values of one rank are taken to be the same in all tables, or never the same.
@@ -43,7 +47,7 @@ def hybrid_error(
         question = Question(name=table, rules={table: {}}, by=common)
         over = {value: d for value, d in seen.items() if d > 2 * half_width}
         listed[table] = NoisyDegrees(question, 2 * half_width, over)
-    return best_cut(workload, listed, half_width=half_width, rho=rho).error
+    return best_cut(workload, listed, half_width=half_width, rho=rho, size=asked).error
 
 
 def rounded(errors: Mapping[str, float]) -> dict[str, float]:

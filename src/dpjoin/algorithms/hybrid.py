@@ -32,6 +32,7 @@ from dpjoin.algorithms.parts import (
     SHRINKAGE,
     borrowed_shape,
     cells_of,
+    fitted_noise,
     part_facts,
     predicted,
     settled,
@@ -181,11 +182,18 @@ def joined_heavy(
     return Joined(domain_of(workload), tables, listed, codes)
 
 
-def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_width: int, rho: Fraction) -> Cut:
+def best_cut(
+    workload: Workload,
+    degrees: Mapping[str, NoisyDegrees],
+    *,
+    half_width: int,
+    rho: Fraction,
+    size: float | None = None,
+) -> Cut:
     """Which listed values are heavy or odd, by predicted error: a function of noisy degrees alone.
 
     Values whose cap exceeds a threshold leave the light ones. They are all heavy, or those that not every table lists
-    are odd, whichever promises less.
+    are odd, whichever promises less. With a `size` of the join, the error is that of fits.
     """
     schema = workload.schema
     listed = sorted({v for d in degrees.values() for v in d.listed}, key=repr)
@@ -204,7 +212,11 @@ def best_cut(workload: Workload, degrees: Mapping[str, NoisyDegrees], *, half_wi
             if heavy > found.most:
                 continue
             bound = max([lowest, *(caps[v] for v in order[count : count + 1])])
-            light = shape_noise(workload, bound=bound, size=1.0, rho=rho) + size_noise(bound, rho)
+            light = size_noise(bound, rho)
+            if size is None:
+                light += shape_noise(workload, bound=bound, size=1.0, rho=rho)
+            else:
+                light += fitted_noise(workload, bound=bound, size=size, rho=rho)
             odd = tuple(v for v in order[:count] if v not in inside)
             mass = float(odd_masses[count - 1]) if odd else 0.0
             odd_error = predicted(workload, bound=caps[odd[0]], size=mass, rho=rho).error if odd else 0.0

@@ -63,6 +63,8 @@ CLEAR, MISCOUNTED = 0.03, 0.04
 DROWNED = 8.0
 """By how many times the noise of all cells together may exceed a table's rows: beyond that a fit, in which no cell is
 negative, finds rows in it that heavy values then lack."""
+SHOWS = 2.0
+"""By how many deviations a join must show under caps for these to tell its size."""
 UNDER_CAPS = 0.3
 """There, how far off the size under caps may be beyond its noise, as a share: what caps lose is judged for each meeting
 of tables by itself."""
@@ -259,6 +261,8 @@ def likely_total(joined: Joined, size: Size | None) -> NoisyTotal:
     if size is None or total is None:
         return models
     models = replace(models, noisy=min(models.noisy, size.most))
+    if total.noisy < SHOWS * total.deviation and models.noisy > total.noisy:
+        return models  # the join does not show under caps, which may lose nearly all of it
     if abs(total.noisy - models.noisy) > CONTRADICTS * math.hypot(total.deviation, models.deviation):
         # Caps may lose more than they seem to; where next to nothing is pulled together, the models know.
         lost = size.flattened is not None and flattened < own and total.noisy < models.noisy
