@@ -6,13 +6,18 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 import dpjoin
-from dpjoin import methods
+from dpjoin import methods, screens
+from dpjoin.model.joined import Joined
+from dpjoin.model.model import Model
+from dpjoin.model.union import Union
 from shop import SPEC, journal_lines, make_shop, run
 
 VERBS = ("init", "plan", "release", "answer", "synthesize", "evaluate", "demo")
@@ -104,6 +109,58 @@ def test_release_writes_a_folder_and_a_journal(capsys, tmp_path):
     assert summary["profile"] == "paper"
     assert len(summary["groups"]) == 7
     assert [e["what"] for e in journal_lines(spec)] == ["begun", "finished"] * 2
+
+
+DECLARED = SPEC.replace("[attributes.day]\nkey = true", "[attributes.day]\nrange = [0, 29]")
+BOUNDED = SPEC.replace('"kind"]\n', '"kind"]\nmax_degree = { day = 9 }\nbounds = "enforce"\n', 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "method", "words"),
+    [
+        (SPEC, "capped", ("method capped (tight) join size", "by at most", "join results (upper bound)")),
+        (DECLARED, "per_table", ("method per_table (tight) join size", "moves one cell of its own table by one")),
+        (BOUNDED, "auto", ("method two_table (tight), chosen by auto join size", "rows that it pushes out")),
+    ],
+)
+def test_the_summary_names_the_method_and_what_one_row_moves(capsys, tmp_path, spec, method, words):
+    """A row of a table that is modelled alone moves no join results; a release says which method ran, and who chose."""
+    path = make_shop(tmp_path, spec=spec)
+    code, out, _ = run(capsys, "release", path, "-o", tmp_path / "out", "--method", method)
+    assert code == 0
+    for said in words:
+        assert said in " ".join(out.split())
+    assert ("join results (upper bound)" in out) is (method != "per_table")
+
+
+def test_the_summary_tells_what_auto_expected(shop):
+    """The method that ran comes first, then the others, the best first."""
+    made = dpjoin.load(shop[1])
+    assert made.facts["chosen_by"] == "auto"
+    assert screens._method_words(made).startswith(f"{made.method} (tight), chosen by auto; expected error, in join")
+    facts = {"predicted_error": {"hybrid": 5070.0, "keyed": 300.0, "capped": 139.0}, "chosen_by": "auto"}
+    told = screens._method_words(replace(made, method="capped", facts=facts))
+    assert (
+        told == "capped (tight), chosen by auto; expected error, in join results: capped 139, keyed 300, hybrid 5,070"
+    )
+    asked = replace(made, method="capped", facts={})
+    assert screens._method_words(asked) == "capped (tight)"
+
+
+def test_the_summary_of_heavy_values_and_parts(shop):
+    """Of heavy values only a row's own table is measured; several parts have a bound each."""
+    made = dpjoin.load(shop[1])
+    domain = made.model.domain
+    whole = Model(domain, 1.0, plain=np.ones((domain.rows, domain.columns)), known=(), certain=True)
+    facts = {"sensitivity_bound": 7, "strategy": "at most 3 rows of each"}
+    for method, parts, words in (
+        ("keyed", (whole, Joined(domain, (whole,))), "of light values by at most 7 join results (upper bound), and of"),
+        ("uniformize", (whole, whole), "in each part by at most 7 join results"),
+    ):
+        model = Union(parts, tuple("ab"))
+        told = screens._sensitivity_words(replace(made, method=method, facts=facts, model=model))
+        assert words in told
+        assert ("pushes out" in told) is (method == "keyed")
 
 
 def test_a_release_that_fails_is_recorded_and_tells_nothing(capsys, tmp_path, monkeypatch):

@@ -63,6 +63,8 @@ def release(
         "join_size": outcome.noisy_total,
         "strategy": outcome.strategy,
     }
+    if method == "auto":
+        facts["chosen_by"] = "auto"
     if outcome.parts:
         facts["parts"] = list(outcome.parts)
     if outcome.predicted:

@@ -18,7 +18,10 @@ from rich.table import Table
 
 from dpjoin.asking import Answers
 from dpjoin.evaluation import Evaluation
+from dpjoin.model.joined import Joined
+from dpjoin.model.union import Union
 from dpjoin.planning import Plan, memory_text
+from dpjoin.privacy.public_bounds import churn
 from dpjoin.released import Release
 from dpjoin.workload import Workload
 
@@ -188,8 +191,7 @@ def show_release(release: Release, folder: str) -> None:
     """What was released."""
     out = console()
     budget = release.budget
-    bound = _counted(release.facts["sensitivity_bound"], "join result", "join results")
-    rows = f"{release.synthetic.num_rows:,} rows in synthetic.parquet"
+    rows = f"{_counted(release.synthetic.num_rows, 'row', 'rows')} in synthetic.parquet"
     if release.rows_stand_for > 1.0001:
         rows += f", each standing for {release.rows_stand_for:,.1f} join results"
     out.print(
@@ -198,8 +200,9 @@ def show_release(release: Release, folder: str) -> None:
                 ("released", f"{folder}/ (safe to publish)"),
                 ("guarantee", f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"),
                 ("protects", "one row added to or removed from one private table"),
+                ("method", _method_words(release)),
                 ("join size", f"{release.join_size:,} (noisy)"),
-                ("sensitivity", f"one row moves what is measured by at most {bound} (upper bound)"),
+                ("sensitivity", _sensitivity_words(release)),
                 ("strategy", str(release.facts["strategy"])),
                 ("synthetic", rows),
             ]
@@ -220,6 +223,32 @@ def show_release(release: Release, folder: str) -> None:
     out.print(table)
     _say_cut(out, len(release.workload.groups))
     out.print("± are error bars for 90 % coverage, computed from the noise; they are part of the release.")
+
+
+def _method_words(release: Release) -> str:
+    """Which method ran, and what `auto` expected of it and of the others, if it chose."""
+    words = f"{release.method} ({release.profile})"
+    if release.facts.get("chosen_by") != "auto":
+        return words
+    expected = sorted(release.facts.get("predicted_error", {}).items(), key=lambda e: (e[0] != release.method, e[1]))
+    told = ", ".join(f"{name} {number(error)}" for name, error in expected)
+    return f"{words}, chosen by auto" + (f"; expected error, in join results: {told}" if told else "")
+
+
+def _sensitivity_words(release: Release) -> str:
+    """How far one row moves what is measured: of the join, or of its own table where tables are modelled alone."""
+    strategy, parts = str(release.facts["strategy"]), release.model.parts if isinstance(release.model, Union) else ()
+    kind = "row" if len(release.schema.tables) == 1 else "join result"
+    bound = f"by at most {_counted(release.facts['sensitivity_bound'], kind, f'{kind}s')} (upper bound)"
+    if isinstance(release.model, Joined):
+        words = "one row moves one cell of its own table by one; tables are modelled one by one, and joined afterwards"
+    elif any(isinstance(part, Joined) for part in parts):
+        words = f"one row moves what is measured of light values {bound}, and of heavy ones only its own table"
+    else:
+        words = f"one row moves what is measured {'in each part ' if len(parts) > 1 else ''}{bound}"
+    # Rows within enforced bounds, or within caps that do not fade.
+    pushes = churn(release.schema) > 0 or (release.method in ("capped", "keyed") and "at most" in strategy)
+    return words + ("; rows that it pushes out move as much each" if pushes else "")
 
 
 def show_answers(answers: Answers) -> None:
