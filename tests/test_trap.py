@@ -1,4 +1,4 @@
-"""Joining first and releasing the result as one table: dpjoin warns, and the benchmark shows why."""
+"""Joining first, or joining nothing: dpjoin warns, and the benchmark shows why the first matters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.schema import DegreeBound
-from dpjoin.trap import PAGE, joined_table_warning
+from dpjoin.trap import PAGE, joined_table_warning, unjoined_table_warning
 from shop import make_shop, run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -149,6 +149,53 @@ def test_two_tables_are_released_without_a_word(capsys: Any, tmp_path: Path) -> 
     for verb, more in (("plan", []), ("release", ["-o", tmp_path / "out"])):
         code, _, err = run(capsys, verb, spec, *more)
         assert (code, "warning" in err) == (0, False)
+
+
+# Joining nothing -------------------------------------------------------------------------------------------------
+
+APART = {
+    "two tables": (schema({"r": "ka", "s": "lb"}), "tables 'r' and 's' share no attribute with any other"),
+    "one of three": (schema({"r": "ka", "s": "kb", "t": "lc"}), "table 't' shares no attribute with any other"),
+    "the first of three": (schema({"r": "ka", "s": "lb", "t": "lc"}), "table 'r' shares no attribute with any other"),
+    "a public table": (schema({"r": "ka", "p": "lc"}, public="p"), "tables 'r' and 'p' share"),
+    "two pairs": (
+        schema({"r": "ka", "s": "kb", "t": "lc", "u": "ld"}),
+        "tables 't' and 'u' share no attribute with the",
+    ),
+}
+PEOPLE = '[tables.people]\nsource = "people.parquet"\nattributes = ["patient"]\n\n[attributes.patient]\nkey = true\n'
+WARDS = GENUINE.replace("[attributes.ward]", f"{PEOPLE}[attributes.ward]")
+
+
+@pytest.mark.parametrize("which", APART)
+def test_tables_that_share_nothing_are_named(which: str) -> None:
+    """One line with the tables and what to do."""
+    said = unjoined_table_warning(APART[which][0])
+    assert said is not None
+    assert "\n" not in said
+    for words in (APART[which][1], "every row is joined with every row", "columns = {"):
+        assert words in said
+
+
+@pytest.mark.parametrize("which", ORDINARY)
+def test_tables_that_join_are_not(which: str) -> None:
+    assert unjoined_table_warning(ORDINARY[which]) is None
+
+
+def test_a_cross_product_is_released_with_a_warning(capsys: Any, tmp_path: Path) -> None:
+    """One line of each verb, a warning at the caller's line in Python, and the release is made."""
+    pq.write_table(pa.table({"patient": np.arange(5)}), tmp_path / "people.parquet")
+    spec = write_stays(tmp_path, WARDS)
+    loaded = dj.Spec.from_toml(spec)
+    for verb, more in (("plan", []), ("release", ["-o", tmp_path / "out"])):
+        code, out, err = run(capsys, verb, spec, *more)
+        assert code == 0
+        (line,) = [one for one in err.splitlines() if one.startswith("warning:")]
+        assert line == f"warning: {spec}: {unjoined_table_warning(loaded.schema)}"
+        assert "warning" not in out
+    with pytest.warns(dj.UnjoinedTableWarning, match="'stays' and 'people'") as caught:
+        dj.release(loaded.schema, loaded.workload, loaded.sources(), loaded.budget)
+    assert [Path(w.filename) for w in caught] == [Path(__file__)]
 
 
 # The measurement -------------------------------------------------------------------------------------------------

@@ -13,7 +13,15 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dpjoin.api import release
-    from dpjoin.errors import BudgetError, DpjoinError, JoinedTableWarning, ReleaseError, SourceError, SpecError
+    from dpjoin.errors import (
+        BudgetError,
+        DpjoinError,
+        JoinedTableWarning,
+        ReleaseError,
+        SourceError,
+        SpecError,
+        UnjoinedTableWarning,
+    )
     from dpjoin.evaluation import evaluate
     from dpjoin.planning import plan
     from dpjoin.privacy.budget import Budget
@@ -30,6 +38,7 @@ _HOMES = {
     "ReleaseError": "errors",
     "SourceError": "errors",
     "SpecError": "errors",
+    "UnjoinedTableWarning": "errors",
     "evaluate": "evaluation",
     "plan": "planning",
     "Budget": "privacy.budget",
@@ -55,6 +64,7 @@ __all__ = [
     "Spec",
     "SpecError",
     "Table",
+    "UnjoinedTableWarning",
     "Workload",
     "evaluate",
     "load",

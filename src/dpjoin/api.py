@@ -9,14 +9,14 @@ from itertools import combinations
 from typing import Any
 
 from dpjoin.algorithms.progress import Progress, silent
-from dpjoin.errors import JoinedTableWarning, SpecError, suggest
+from dpjoin.errors import JoinedTableWarning, SpecError, UnjoinedTableWarning, suggest
 from dpjoin.methods import chosen_method
 from dpjoin.planning import check_feasible
 from dpjoin.privacy.budget import Budget
 from dpjoin.released import Release
 from dpjoin.schema import Schema
 from dpjoin.spec import METHODS, PROFILES, check_choice
-from dpjoin.trap import joined_table_warning
+from dpjoin.trap import joined_table_warning, unjoined_table_warning
 from dpjoin.workload import Workload
 
 
@@ -35,7 +35,8 @@ def release(
     `tables` maps each table to a DataFrame (pandas, Polars, Arrow) or a path (CSV, Parquet, Arrow, or
     (database file, table)). Nothing of it but the Curator's noisy answers reaches the result.
 
-    Warns (JoinedTableWarning), before any row is read, if the schema looks like that of a join made beforehand.
+    Warns, before any row is read, if the schema looks like that of a join made beforehand (JoinedTableWarning), or if a
+    table shares no attribute with any other (UnjoinedTableWarning).
     """
     from dpjoin.engine.duck import DuckEngine
 
@@ -54,6 +55,9 @@ def release(
     suspicion = joined_table_warning(schema)
     if suspicion is not None:
         warnings.warn(suspicion, JoinedTableWarning, stacklevel=2)
+    unjoined = unjoined_table_warning(schema)
+    if unjoined is not None:
+        warnings.warn(unjoined, UnjoinedTableWarning, stacklevel=2)
     with _progress(progress) as say:
         say("read", 0, 1)
         engine = DuckEngine(schema, tables, attributes=workload.attributes)

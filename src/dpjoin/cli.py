@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpjoin.errors import DpjoinError, JoinedTableWarning, ReleaseError, SpecError
+from dpjoin.errors import DpjoinError, JoinedTableWarning, ReleaseError, SpecError, UnjoinedTableWarning
 
 if TYPE_CHECKING:
     from dpjoin.released import Release
@@ -141,7 +141,7 @@ def plan(
 
     with _about(spec):
         planned = make_plan(loaded, degree=degree, join_size=join_size)
-    _warn_of_join(spec, loaded)
+    _warn_of_traps(spec, loaded)
     if as_json:
         show_json(planned.to_json())
     else:
@@ -187,7 +187,7 @@ def release(
         chosen_method(loaded.schema, loaded.method, loaded.profile, loaded.workload)
         sources = loaded.sources()
         check_sources(loaded.schema, sources)
-    _warn_of_join(spec, loaded)
+    _warn_of_traps(spec, loaded)
     before = spent(journal_of(spec))
     if before.times:
         times = "once" if before.times == 1 else f"{before.times} times"
@@ -197,7 +197,8 @@ def release(
             f"({journal_of(spec).name})"
         )
     with _spent(journal_of(spec)), recorded(spec, loaded.budget, out), warnings.catch_warnings():
-        warnings.simplefilter("ignore", JoinedTableWarning)  # said already
+        for said in (JoinedTableWarning, UnjoinedTableWarning):
+            warnings.simplefilter("ignore", said)
         made = run(
             loaded.schema,
             loaded.workload,
@@ -386,12 +387,12 @@ def _spec(path: Path, *, profile: str | None = None, method: str | None = None) 
     return spec
 
 
-def _warn_of_join(path: Path, spec: Spec) -> None:
-    from dpjoin.trap import joined_table_warning
+def _warn_of_traps(path: Path, spec: Spec) -> None:
+    from dpjoin.trap import joined_table_warning, unjoined_table_warning
 
-    suspicion = joined_table_warning(spec.schema)
-    if suspicion is not None:
-        _say(f"warning: {path}: {suspicion}")
+    for suspicion in (joined_table_warning(spec.schema), unjoined_table_warning(spec.schema)):
+        if suspicion is not None:
+            _say(f"warning: {path}: {suspicion}")
 
 
 @contextmanager

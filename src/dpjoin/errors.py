@@ -6,7 +6,8 @@ DpjoinError                 one line: what (value) must be rule; what to do
 ├── BudgetError             a charge would exceed the budget; nothing was drawn
 └── ReleaseError            a release folder is missing, exists already, or cannot answer
 
-JoinedTableWarning          the one warning: a table looks like a join made beforehand (`trap.py`)
+JoinedTableWarning          a table looks like a join made beforehand (`trap.py`)
+UnjoinedTableWarning        a table shares no attribute with any other (`trap.py`)
 
 No message holds a value that came from private rows: an error is an output.
 """
@@ -39,6 +40,10 @@ class ReleaseError(DpjoinError):
 
 class JoinedTableWarning(UserWarning):
     """The only private table looks like a join: the guarantee would be for a joined row."""
+
+
+class UnjoinedTableWarning(UserWarning):
+    """A table shares no attribute with any other: the join is a cross product."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -1,10 +1,12 @@
-"""The trap of joining first: a joined table released as one table protects joined rows, not the rows that were joined.
+"""Two traps that a schema may show, and that may be meant so: these warn and never refuse.
 
-Whether a table is a join cannot be known from the schema, only suspected. So this warns and never refuses.
+Joining first: a joined table released as one table protects joined rows, not the rows that were joined. Joining
+nothing: a table that shares no attribute is joined with every row of the others.
 """
 
 from __future__ import annotations
 
+from dpjoin.hypergraph import components
 from dpjoin.schema import Schema, Table
 
 PAGE = "docs/join-then-release.md"
@@ -35,6 +37,29 @@ def joined_table_warning(schema: Schema) -> str | None:
         f"table {table.name!r} has several keys ({', '.join(keys)}) and looks like a join: the guarantee would be for "
         "one joined row, and a row of the original tables can be in many; declare those tables apart, or, if it is no "
         f"join, leave out the keys that join nothing ({PAGE})"
+    )
+
+
+def unjoined_table_warning(schema: Schema) -> str | None:
+    """One line if the join is a cross product of tables that share no attribute, else None.
+
+    >>> from dpjoin.schema import Attribute
+    >>> tables = Table(name="stays", attributes=("ward",)), Table(name="wards", attributes=("unit",))
+    >>> said = unjoined_table_warning(Schema(tables, tuple(Attribute(name=a, key=True) for a in ("ward", "unit"))))
+    >>> said.partition(",")[0]
+    "tables 'stays' and 'wards' share no attribute with any other"
+    """
+    parts = components(schema)
+    if len(parts) == 1:
+        return None
+    single = [t.name for t in schema.tables if {t.name} in parts]
+    apart = single or [t.name for t in schema.tables if t.name not in parts[0]]
+    *first, last = map(repr, apart)
+    names = f"tables {', '.join(first)} and {last} share" if first else f"table {last} shares"
+    return (
+        f"{names} no attribute with {'any other' if single else 'the others'}, so every row is joined with every row "
+        "of the others; give the column that joins them one name in both tables, or name it in the spec, like "
+        'columns = { ATTRIBUTE = "column" }'
     )
 
 
