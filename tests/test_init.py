@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import tomllib
 
@@ -74,6 +75,36 @@ def test_a_filled_draft_can_be_planned_and_released(capsys, tables, tmp_path):
     spec.write_text("\n\n".join(kept).replace('bins = ["..."]', "bins = [0, 50, 100]"))
     assert run(capsys, "plan", spec)[0] == 0
     assert run(capsys, "release", spec, "-o", tmp_path / "out")[0] == 0
+
+
+def test_what_the_draft_offers_can_be_taken(capsys, tables, tmp_path):
+    """Keys, bounds on degrees, the method and the profile stand in comments that are valid as they are."""
+    pq.write_table(pa.table({"kind": ["tea"], "day": [1], "a,b": [1], "c d": [2]}), tmp_path / "kinds.parquet")
+    pq.write_table(pa.table({"c d": [2], "a,b": [2]}), tmp_path / "odd.parquet")
+    spec = tmp_path / "draft.toml"
+    more = (tmp_path / "kinds.parquet", tmp_path / "odd.parquet")
+    public = ("--public-domain", "visits.city", "--public-domain", "offers.price", "--public-domain", "offers.kind")
+    run(capsys, "init", *tables, *more, "-o", spec, *public)
+    text = spec.read_text().replace('bins = ["..."]', "bins = [0, 50, 100]").replace('["..."]', '["x"]')
+    offered = re.sub(r"(?m)^# (?=(unique|max_degree|method|profile) = )", "", text)
+    spec.write_text(offered)
+    draft = tomllib.loads(offered)
+    assert draft["release"] == {"method": "auto", "profile": "tight"}
+    assert draft["tables"]["visits"]["unique"] == ["day"]
+    assert draft["tables"]["visits"]["max_degree"] == {"day": 100}
+    assert draft["tables"]["kinds"]["max_degree"] == {"day": 100, "kind, day": 100}
+    assert draft["tables"]["odd"]["unique"] == ["c d", "a,b"]
+    assert "max_degree" not in draft["tables"]["odd"]
+    assert run(capsys, "plan", spec)[0] == 0
+    for line in text.splitlines():
+        if line.startswith(("# unique =", "# max_degree =", "# method =", "# profile =")):
+            assert "   # " in line
+
+
+def test_a_draft_of_tables_that_share_nothing_offers_no_bounds(capsys, tables, tmp_path):
+    """There is no likely key."""
+    run(capsys, "init", tables[0], "-o", tmp_path / "one.toml")
+    assert "# unique =" not in (tmp_path / "one.toml").read_text()
 
 
 def test_public_values_are_limited(capsys, tables, tmp_path):

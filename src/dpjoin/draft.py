@@ -17,6 +17,8 @@ from dpjoin.spec import PLACEHOLDER
 
 MAX_VALUES = 1000
 """A public domain with more values than this is refused: the release would hardly fit in memory."""
+_LIMIT = 100
+"""What a draft shows as a bound on degrees: an example, whatever the tables hold."""
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
 _INTEGERS |= {f"U{t}" for t in _INTEGERS}
 
@@ -59,7 +61,7 @@ def draft(sources: Sequence[Source], *, folder: Path, public: Sequence[str] = ()
     shared = {c for s in sources for c, _ in s.columns if sum(c in dict(t.columns) for t in sources) > 1}
     lines = [_HEAD]
     for source in sources:
-        lines.append(_table(source, folder))
+        lines.append(_table(source, folder, _links(source, sources)))
     lines.append(_ATTRIBUTES if shared or len(sources) == 1 else _ATTRIBUTES + _NOTHING_SHARED)
     written: set[str] = set()
     asked = 0
@@ -85,11 +87,18 @@ _HEAD = """\
 epsilon = 1.0      # how much one row may show; 1 is a common choice, smaller hides more
 delta = 1e-6       # choose it well below one over the number of rows
 
+[release]
+# method = "auto"      # the default: a small private look at the tables chooses what promises least error
+# profile = "tight"    # the default; "paper" runs the algorithms of the paper as they stand, with more noise
+
 # The tables. One row of one private table is what is protected.
 # source       the file, relative to this one: CSV, Parquet, Arrow, DuckDB or SQLite
 # private      false for a table that everybody may see
 # columns      where a column is not called like its attribute: columns = { origin = "org" }
 # attributes   which attributes it has; without this, those declared below that are among its columns
+# unique       columns of which no two rows have the same values, as a key: less noise, and nothing is spent to find out
+# max_degree   how many rows share one value at most, if that is public: likewise, and a loose bound does no harm
+# bounds       "assume" (the default): the guarantee rests on these two; "enforce": rows beyond go, for more noise
 """
 
 _ATTRIBUTES = """\
@@ -120,11 +129,26 @@ marginals = {ways}
 """
 
 
-def _table(source: Source, folder: Path) -> str:
+def _links(source: Source, sources: Sequence[Source]) -> list[tuple[str, ...]]:
+    """The columns that a table shares with each other one: likely keys, single columns first, and first ones first."""
+    own = [c for c, _ in source.columns]
+    shared = [tuple(c for c in own if c in dict(s.columns)) for s in sources if s is not source]
+    return sorted((link for link in dict.fromkeys(shared) if link), key=lambda link: (len(link), own.index(link[0])))
+
+
+def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]]) -> str:
     relative = Path(os.path.relpath(source.path.resolve(), folder.resolve())).as_posix()
     lines = [f"[tables.{_key(source.name)}]", f"source = {_text(relative)}"]
     lines += [f"table = {_text(source.table)}"] if source.table else []
-    lines += ["private = true", f"# columns: {', '.join(f'{c} ({t.lower()})' for c, t in source.columns)}", ""]
+    lines.append("private = true")
+    if links:
+        unique = f"# unique = [{', '.join(map(_text, links[0]))}]"
+        # A comma separates the attributes of a bound, so a name that holds one cannot be bounded.
+        named = [", ".join(link) for link in links if not any("," in c for c in link)]
+        limits = ", ".join(f"{_key(name)} = {_LIMIT}" for name in named)
+        lines.append(f"{unique}   # if everybody knows that it is a key of this table")
+        lines += [f"# max_degree = {{ {limits} }}   # or how many rows share it at most"] if named else []
+    lines += [f"# columns: {', '.join(f'{c} ({t.lower()})' for c, t in source.columns)}", ""]
     return "\n".join(lines)
 
 
