@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -113,3 +115,33 @@ def test_every_method_of_a_spec_exists() -> None:
 def test_methods_beyond_the_paper_have_no_paper_profile(method: str) -> None:
     with pytest.raises(SpecError, match="profile tight"):
         chosen_method(join(SERVES[method][-1])[0], method, "paper")
+
+
+@pytest.mark.parametrize("method", ["per_table", "keyed", "hybrid", "uniformize"])
+def test_a_refusal_names_a_method_that_serves(method: str) -> None:
+    """Of these methods `auto` is the best advice: it looks, and falls back on what the join allows."""
+    two, path = join("two")[0], join("path")[0]
+    public = dj.Schema((two.tables[0], replace(two.tables[1], private=False)), two.attributes)
+    for schema in (two, path, public):
+        try:
+            chosen_method(schema, method)
+        except SpecError as error:
+            assert "use method 'auto'" in str(error)
+            assert "multi_table" not in str(error)
+            chosen_method(schema, "auto")
+
+
+@pytest.mark.parametrize(
+    ("domain", "words"),
+    [
+        ({"key": True}, "has key = true"),
+        ({"bins": (0, 1, 2)}, "has bins"),
+        ({"range": (0, 9), "other": True}, "has other = true"),
+    ],
+)
+def test_a_refusal_says_what_hides_values(domain: dict[str, Any], words: str) -> None:
+    """Values that are told apart by no code are named with the key of the spec that is to blame."""
+    schema = join("declared")[0]
+    attributes = tuple(dj.Attribute(name=a.name, **domain) if a.name == "C" else a for a in schema.attributes)
+    with pytest.raises(SpecError, match=f"join attribute 'C', which {words}; declare its values or range"):
+        chosen_method(dj.Schema(schema.tables, attributes), "per_table")

@@ -43,9 +43,10 @@ def check_joinable(schema: Schema, names: Sequence[str], method: str) -> None:
     for name in names:
         a = schema.attribute(name)
         if a.key or a.bins is not None or a.other:
+            has = "key = true" if a.key else "bins" if a.bins is not None else "other = true"
             raise SpecError(
-                f"method {method!r} must know every value of join attribute {name!r}, not bins or others; "
-                "declare its values or range, or use method 'uniformize' or 'multi_table'"
+                f"method {method!r} must know every value of join attribute {name!r}, which has {has}; "
+                "declare its values or range, or use method 'auto'"
             )
 
 

@@ -75,7 +75,7 @@ negative counts."""
 def check_hybrid(schema: Schema, method: str = "hybrid") -> None:
     check_common(schema, method)
     if len(schema.private_tables) < len(schema.tables):
-        raise SpecError(f"method {method!r} must have private tables only; use method 'uniformize'")
+        raise SpecError(f"method {method!r} must have private tables only; use method 'auto'")
     check_joinable(schema, shared_attributes(schema, common_attributes(schema)), method)
 
 

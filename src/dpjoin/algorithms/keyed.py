@@ -72,12 +72,15 @@ TRIED_VALUES = 2**17
 def check_keyed(schema: Schema) -> None:
     check_hybrid(schema, "keyed")
     if any(t.enforce and t.bounds for t in schema.tables):
-        raise SpecError("method 'keyed' removes rows itself, so no bounds must be enforced; use method 'hybrid'")
+        raise SpecError(
+            "method 'keyed' removes rows itself, so no bounds must be enforced; remove bounds = \"enforce\", or use "
+            "method 'hybrid'"
+        )
     common = common_attributes(schema)
     check_joinable(schema, common, "keyed")
     if schema.cells(common) > MOST_VALUES:
         raise SpecError(
-            f"the key's domain ({schema.cells(common):,} values) must be at most {MOST_VALUES:,}; use method 'hybrid'"
+            f"the key's domain ({schema.cells(common):,} values) must be at most {MOST_VALUES:,}; use method 'auto'"
         )
 
 

@@ -36,7 +36,7 @@ def check_common(schema: Schema, method: str = "uniformize") -> None:
     if len(schema.tables) < 2 or not common_attributes(schema):
         raise SpecError(
             f"method {method!r} must have an attribute that all tables share; "
-            "use method 'multi_table', or 'hierarchical' for a hierarchical join"
+            "use method 'auto', or 'hierarchical' for a hierarchical join"
         )
 
 
