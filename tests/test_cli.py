@@ -267,6 +267,13 @@ def test_answer_reads_stdin(capsys, shop, monkeypatch):
         ("SELECT ctiy, COUNT(*) FROM joined GROUP BY 1", "did you mean 'city'?"),
         ("SELECT COUNT(*) FROM joined WHERE age < 20", "splits the bin [18, 65)"),
         ("SELECT nothing(1) FROM joined", "nothing"),
+        ("SELECT AVG(age) FROM joined", "AVG cannot be asked; ask SUM(column) and COUNT(*), then divide (the syn"),
+        ("SELECT AVG(j.Age) FROM joined j", "they hold bins of age as text"),
+        ("SELECT SUM(age) FROM joined WHERE city = 'Oslo' OR kind = 'tea'", "OR cannot be asked; use IN for one"),
+        ("SELECT SUM(age) FROM joined WHERE ctiy = 'Oslo' OR kind = 'tea'", "did you mean 'city'?"),
+        ("SELECT AVG(day) FROM joined", "'day' is a key that no query can look at"),
+        ("SELECT city + 1 FROM joined", "expressions cannot be asked; select columns, COUNT(*)"),
+        ("SELECT COUNT(*) FROM visits", "the only table is joined"),
         ("SELECT * FROM read_csv('/etc/hosts')", "SQL"),
         ("DROP TABLE joined", "SQL"),
     ],
@@ -278,6 +285,7 @@ def test_answer_mistakes(capsys, shop, statement, words):
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert words in err
+    assert "Error:" not in err
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

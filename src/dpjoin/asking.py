@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dpjoin.errors import ReleaseError, suggest
 from dpjoin.released import Release
 from dpjoin.schema import OTHER
-from dpjoin.sql import Measure, Query, Unsupported, read_query
+from dpjoin.sql import Measure, Query, Unsupported, columns_of, read_query
 from dpjoin.workload import Workload
 
 
@@ -43,10 +45,28 @@ def ask(release: Release, statement: str, *, coverage: float = 0.9) -> Answers:
     try:
         query = read_query(release.schema, statement)
     except Unsupported as reason:
-        table = release.sql(statement)
+        try:
+            table = release.sql(statement)
+        except ReleaseError as error:
+            raise ReleaseError(_refused(release, statement, str(reason), str(error))) from None
         rows = tuple(((), tuple(row.values()), ()) for row in table.to_pylist())
         return Answers((), tuple(table.column_names), rows, None, str(reason).removeprefix("SQL: "))
     return _from_model(release, query, coverage)
+
+
+def _refused(release: Release, statement: str, reason: str, error: str) -> str:
+    """Why neither the model nor the synthetic rows can answer; DuckDB's own words only where we have none."""
+    schema, named = release.schema, columns_of(release.schema, statement)
+    if missing := [a for a in named if a not in release.attributes]:
+        if schema.attribute(missing[0]).key:
+            return f"SQL: {missing[0]!r} is a key that no query can look at; give it values, a range or bins instead"
+        return f"SQL: attribute {missing[0]!r} is not in this release; {suggest(missing[0], release.attributes)}"
+    if (unknown := re.search(r'column "([^"]+)" not found', error)) is not None:
+        return f"SQL: {unknown[1]!r} is not an attribute; {suggest(unknown[1], release.attributes)}"
+    if "No function matches" in error and (binned := [a for a in named if schema.attribute(a).bins is not None]):
+        return f"{reason} (the synthetic rows cannot tell either: they hold bins of {', '.join(binned)} as text)"
+    said = re.sub(r"^SQL: (\w+ Error: )?", "", error)
+    return f"{reason} (the synthetic rows cannot tell either: {said})"
 
 
 def _from_model(release: Release, query: Query, coverage: float) -> Answers:

@@ -107,6 +107,20 @@ def read_query(schema: Schema, statement: str) -> Query:
     return Query(shown, measures, kept, order, limit)
 
 
+def columns_of(schema: Schema, statement: str) -> tuple[str, ...]:
+    """The declared attributes that a statement names anywhere, subqueries included, in the order of declaration."""
+    written: set[str] = set()
+
+    def walk(node: Any) -> None:
+        if isinstance(node, Mapping) and node.get("class") == "COLUMN_REF":
+            written.add(str(node["column_names"][-1]).lower())
+        for child in node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ():
+            walk(child)
+
+    walk(_tree(statement))
+    return tuple(a.name for a in schema.attributes if a.name.lower() in written)
+
+
 @lru_cache(maxsize=64)
 def _tree(statement: str) -> Any:
     import duckdb
