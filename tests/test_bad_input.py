@@ -53,12 +53,21 @@ WRONG_SPECS = {
     "delta one": (("delta = 1e-6", "delta = 1"), ("delta (1.0)", "between")),
     "delta negative": (("delta = 1e-6", "delta = -0.1"), ("delta (-0.1)", "between")),
     "wrong marginals": (("marginals = 2", "marginals = 7"), ("marginals (7)", "between 1 and")),
+    "marginal of one attribute twice": (
+        ("marginals = 2", 'marginals = [["city", "city"]]'),
+        ("workload.marginals", "['city', 'city']", "each attribute once", "remove the repetition"),
+    ),
     "wrong SQL": (("WHERE age >= 18", "WHERE age >= 20"), ("workload.queries[0]", "age >= 20", "18, 65")),
     "wrong profile": (
         ("[tables.visits]", '[release]\nprofile = "loose"\n[tables.visits]'),
         ("'loose'", "tight, paper"),
     ),
     "missing file": (("visits.parquet", "vists.parquet"), ("tables.visits.source", "vists.parquet", "correct")),
+    "folder": (("visits.parquet", "."), ("'visits'", "is a folder and must be one file (.csv", "tables.visits.source")),
+    "folder whose columns are to be listed": (
+        ('"visits.parquet"\nattributes = ["day", "age", "city"]', '"."'),
+        ("'visits'", "is a folder and must be one file", "tables.visits.source"),
+    ),
     "unknown extension": (("visits.parquet", "visits.xls"), ("visits.xls",)),
     "duplicate table": (("[tables.offers]", "[tables.visits]"), ("TOML", "visits", "twice")),
     "one file twice": (

@@ -142,6 +142,9 @@ def test_two_tables_of_one_name_and_missing_files_are_refused(capsys, tables, tm
     code, _, err = run(capsys, "init", tmp_path / "none.parquet", "-o", tmp_path / "x.toml")
     assert code == 2
     assert "does not exist" in err
+    code, _, err = run(capsys, "init", tmp_path, "-o", tmp_path / "x.toml")
+    assert code == 2
+    assert "this is a folder; name the file in it" in err
 
 
 def test_tables_of_a_database(capsys, tmp_path):

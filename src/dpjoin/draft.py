@@ -40,6 +40,8 @@ def read_source(argument: str) -> Source:
         before, _, after = argument.rpartition(":")
         if after and Path(before).suffix in DATABASE_FILES:
             path, table = Path(before), after
+    if path.is_dir():
+        raise SourceError(f"{path}: a table must be one file, and this is a folder; name the file in it")
     if not path.is_file():
         raise SourceError(f"{path}: the file does not exist; correct the path")
     try:

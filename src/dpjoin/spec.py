@@ -167,7 +167,10 @@ def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
             )
         if isinstance(which, list):
             which = [k if type(k) is int else _names(k, "workload.marginals") for k in which]
-        workload += Workload.marginals(schema, which)
+        try:
+            workload += Workload.marginals(schema, which)
+        except SpecError as error:
+            raise SpecError(f"workload.marginals: {error}") from None
     for key, build in (("prefixes", Workload.prefixes), ("ranges", Workload.ranges), ("sums", Workload.sums)):
         for item in _list(data, key):
             what = {"attribute": item} if isinstance(item, str) else item

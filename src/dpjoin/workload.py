@@ -331,6 +331,8 @@ class Workload:
                 scopes: Iterable[tuple[str, ...]] = itertools.combinations(schema.queryable, item)
             else:
                 scopes = [tuple(item)]
+                if len(set(item)) < len(scopes[0]):
+                    raise SpecError(f"a marginal ({list(item)}) must name each attribute once; remove the repetition")
             groups += [kronecker(schema, dict.fromkeys(scope, CELLS)) for scope in scopes]
         return cls(schema, tuple(groups))
 

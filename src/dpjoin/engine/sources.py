@@ -139,6 +139,11 @@ def open_source(
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         origin = f"file {str(path)!r}"
+        if path.is_dir():
+            raise SourceError(
+                f"table {name!r}: {str(path)!r} is a folder and must be one file ({', '.join(_KNOWN)}); "
+                f"name the file in tables.{name}.source"
+            )
         if not path.is_file():
             raise SourceError(f"table {name!r}: {origin} does not exist; correct tables.{name}.source")
         extension = _extension(path)
