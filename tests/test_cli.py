@@ -209,6 +209,28 @@ def test_a_killed_release_counts_as_spent(tmp_path):
     assert not (tmp_path / "out").exists() or dpjoin.load(tmp_path / "out").join_size > 0
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_release_says_that_the_budget_counts(capsys, tmp_path, monkeypatch, late):
+    """One line with the journal and how to go on, exit code 130, and nothing half-written."""
+    spec, folder = make_shop(tmp_path), tmp_path / "out"
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    if late:
+        monkeypatch.setattr(pq, "write_table", interrupted)
+    else:
+        monkeypatch.setattr(methods, "Curator", interrupted)
+    before = sorted(tmp_path.iterdir())
+    code, out, err = run(capsys, "release", spec, "-o", folder)
+    assert (code, out) == (130, "")
+    (line,) = [one for one in err.splitlines() if one.startswith("interrupted:")]
+    for words in ("nothing was written", "counts as spent", "shop.ledger.jsonl", f"dpjoin release {spec} -o {folder}"):
+        assert words in line
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "shop.ledger.jsonl"])
+    assert [e["what"] for e in journal_lines(spec)] == ["begun", "failed"]
+
+
 def test_answer_from_the_model_has_error_bars(capsys, shop):
     """Counts and sums come with error bars; the columns are those of the statement."""
     statement = "SELECT city, kind, COUNT(*) AS n FROM joined WHERE city <> 'Rome' GROUP BY ALL ORDER BY n DESC"

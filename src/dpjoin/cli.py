@@ -1,6 +1,6 @@
 """The command line. It parses and prints; results go to stdout, words for people to stderr.
 
-Exit codes: 0 done, 2 the user must change something, 1 our fault.
+Exit codes: 0 done, 2 the user must change something, 1 our fault, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def release(
             f"epsilon {before.epsilon + loaded.budget.epsilon:g}, delta {before.delta + loaded.budget.delta:g} "
             f"({journal_of(spec).name})"
         )
-    with _spent(journal_of(spec)), recorded(spec, loaded.budget, out), warnings.catch_warnings():
+    with _spent(spec, out), recorded(spec, loaded.budget, out), warnings.catch_warnings():
         for said in (JoinedTableWarning, UnjoinedTableWarning):
             warnings.simplefilter("ignore", said)
         made = run(
@@ -405,12 +405,21 @@ def _about(spec: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _spent(journal: Path) -> Iterator[None]:
-    """Errors after the beginning say that the budget is gone."""
+def _spent(spec: Path, out: Path) -> Iterator[None]:
+    """Errors after the beginning, and an interruption, say that the budget is gone."""
+    from dpjoin.journal import journal_of
+
     try:
         yield
     except DpjoinError as error:
-        raise type(error)(f"{error}; the budget counts as spent ({journal})") from None
+        raise type(error)(f"{error}; the budget counts as spent ({journal_of(spec)})") from None
+    except KeyboardInterrupt:
+        if not out.exists():
+            _say(
+                f"interrupted: nothing was written to {out}, and the budget counts as spent ({journal_of(spec)}); to "
+                f"run it again, which spends it once more: dpjoin release {spec} -o {out}"
+            )
+        raise
 
 
 def _check_writable(out: Path) -> None:

@@ -196,8 +196,9 @@ class Release:
             pq.write_table(self.synthetic, partial / "synthetic.parquet", compression="zstd")
             os.rename(partial, folder)
         except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
             raise ReleaseError(f"{folder}: the release cannot be written: {error.strerror}") from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)  # gone already, unless something stopped it
         return folder
 
 
