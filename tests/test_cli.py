@@ -195,6 +195,37 @@ def test_a_torn_journal_line_does_not_swallow_the_next(capsys, tmp_path):
     assert spent(journal_of(spec)).epsilon == 0.5
 
 
+def test_a_copied_spec_does_not_hide_what_was_spent(capsys, tmp_path):
+    """Journals beside the spec count where they name one of its private tables; the spec's own counts always."""
+    spec = make_shop(tmp_path)
+    run(capsys, "release", spec, "-o", tmp_path / "out")
+    copied = tmp_path / "copy.toml"
+    copied.write_text(spec.read_text())
+    _, _, err = run(capsys, "release", copied, "-o", tmp_path / "again")
+    assert "already released once from this spec or its private tables" in err
+    assert "epsilon 2, delta 2e-06 (shop.ledger.jsonl)" in err
+    _, _, err = run(capsys, "release", spec, "-o", tmp_path / "third")
+    assert "already released 2 times" in err
+    assert "(shop.ledger.jsonl, copy.ledger.jsonl)" in err
+    assert journal_lines(spec)[0]["sources"] == ["visits.parquet", "offers.parquet"]
+    for name in ("visits", "offers"):
+        (tmp_path / f"{name}.parquet").rename(tmp_path / f"new {name}.parquet")
+    other = tmp_path / "other.toml"
+    other.write_text(SPEC.replace('"visits.parquet"', '"new visits.parquet"').replace('"offers.p', '"new offers.p'))
+    assert "note" not in run(capsys, "release", other, "-o", tmp_path / "fourth")[2]
+    other.write_text(other.read_text().replace('"new offers.parquet"', '"new offers.parquet"\nprivate = false'))
+    assert "already released once" in run(capsys, "release", other, "-o", tmp_path / "fifth")[2]
+
+
+def test_the_journal_names_tables_inside_databases(tmp_path):
+    """Two tables of one file are two sources, and public tables are none."""
+    from dpjoin.journal import sources_of
+
+    schema = dpjoin.Spec.from_toml(make_shop(tmp_path)).schema
+    sources = {"visits": (tmp_path / "a.db", "v"), "offers": tmp_path / "deep" / ".." / "b.csv"}
+    assert sources_of(tmp_path / "shop.toml", schema, sources) == ("a.db:v", "b.csv")
+
+
 def test_a_killed_release_counts_as_spent(tmp_path):
     """The journal is on disk before rows are read; a process killed after that leaves no half-written folder."""
     from dpjoin.journal import journal_of, spent

@@ -177,7 +177,7 @@ def release(
     loaded = _spec(spec, profile=profile, method=method)
     from dpjoin.api import check_sources
     from dpjoin.api import release as run
-    from dpjoin.journal import journal_of, recorded, spent
+    from dpjoin.journal import recorded, sources_of, spent_beside
     from dpjoin.methods import chosen_method
     from dpjoin.planning import check_feasible
     from dpjoin.screens import next_commands, release_summary, show_json, show_release
@@ -188,15 +188,16 @@ def release(
         sources = loaded.sources()
         check_sources(loaded.schema, sources)
     _warn_of_traps(spec, loaded)
-    before = spent(journal_of(spec))
+    private = sources_of(spec, loaded.schema, sources)
+    before = spent_beside(spec, private)
     if before.times:
         times = "once" if before.times == 1 else f"{before.times} times"
         _say(
-            f"note: already released {times} from this spec's tables; by basic composition the total with this one is "
-            f"epsilon {before.epsilon + loaded.budget.epsilon:g}, delta {before.delta + loaded.budget.delta:g} "
-            f"({journal_of(spec).name})"
+            f"note: already released {times} from this spec or its private tables; by basic composition the total with "
+            f"this one is epsilon {before.epsilon + loaded.budget.epsilon:g}, delta "
+            f"{before.delta + loaded.budget.delta:g} ({', '.join(before.journals)})"
         )
-    with _spent(spec, out), recorded(spec, loaded.budget, out), warnings.catch_warnings():
+    with _spent(spec, out), recorded(spec, loaded.budget, out, private), warnings.catch_warnings():
         for said in (JoinedTableWarning, UnjoinedTableWarning):
             warnings.simplefilter("ignore", said)
         made = run(

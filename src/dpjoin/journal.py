@@ -1,4 +1,4 @@
-"""A durable record, beside the spec, of every release that was begun from it.
+"""A durable record, beside the spec, of every release that was begun from it, and from which private tables.
 
 A line is on disk before any private row is read, so a crash cannot buy a second try for free: whatever
 was begun counts as spent, finished or not. The record holds public facts only.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from typing import Any
 
 from dpjoin.errors import ReleaseError
 from dpjoin.privacy.budget import Budget
+from dpjoin.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Spent:
     times: int
     epsilon: float
     delta: float
+    journals: tuple[str, ...] = ()
+    """The names of the journals that say so."""
 
 
 def journal_of(spec: Path) -> Path:
@@ -34,26 +37,56 @@ def journal_of(spec: Path) -> Path:
     return spec.with_name(f"{spec.stem}.ledger.jsonl")
 
 
+def sources_of(spec: Path, schema: Schema, sources: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where the rows of each private table are, as the journal writes it: relative to the spec's folder."""
+    found = []
+    for table in schema.private_tables:
+        path, *inside = sources[table] if isinstance(sources[table], tuple) else (sources[table],)
+        relative = os.path.relpath(Path(path).resolve(), spec.parent.resolve())
+        found.append(":".join([Path(relative).as_posix(), *inside]))
+    return tuple(found)
+
+
 def spent(journal: Path) -> Spent:
-    """Add up what was begun. A torn line was never complete, so its release never began."""
+    """Add up what was begun in one journal."""
+    return _added({journal.name: _begun(journal)})
+
+
+def spent_beside(spec: Path, sources: Sequence[str]) -> Spent:
+    """Add up what was begun from this spec, and from these private tables by specs of other names beside it."""
+    own, tables = journal_of(spec), set(sources)
+    begun = {own.name: _begun(own)}
+    for journal in sorted(spec.parent.glob("*.ledger.jsonl")):
+        if journal.name != own.name:
+            begun[journal.name] = [e for e in _begun(journal) if tables & set(e.get("sources", ()))]
+    return _added(begun)
+
+
+def _added(begun: Mapping[str, list[dict[str, Any]]]) -> Spent:
+    entries = [entry for found in begun.values() for entry in found]
+    epsilon, delta = (sum(float(e[key]) for e in entries) for key in ("epsilon", "delta"))
+    return Spent(len(entries), epsilon, delta, tuple(name for name, found in begun.items() if found))
+
+
+def _begun(journal: Path) -> list[dict[str, Any]]:
+    """The releases begun. A torn line was never complete, so its release never began."""
     try:
         lines = journal.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         lines = []
     except (OSError, UnicodeDecodeError):
         raise ReleaseError(f"{journal}: the journal cannot be read; make it readable, or move it away") from None
-    begun = [entry for entry in map(_parsed, lines) if entry.get("what") == "begun"]
-    return Spent(len(begun), sum(float(e["epsilon"]) for e in begun), sum(float(e["delta"]) for e in begun))
+    return [entry for entry in map(_parsed, lines) if entry.get("what") == "begun"]
 
 
 @contextmanager
-def recorded(spec: Path, budget: Budget, out: Path) -> Iterator[None]:
+def recorded(spec: Path, budget: Budget, out: Path, sources: Sequence[str] = ()) -> Iterator[None]:
     """Write "begun" before the block runs and "finished" or "failed" after it."""
     journal = journal_of(spec)
     about = {"spec": spec.name, "out": str(out)}
     digest = hashlib.sha256(spec.read_bytes()).hexdigest()
     charge = {"epsilon": budget.epsilon, "delta": budget.delta, "spec_sha256": digest}
-    _append(journal, {"what": "begun", **charge, **about})
+    _append(journal, {"what": "begun", **charge, **about, "sources": list(sources)})
     try:
         yield
     except BaseException:
