@@ -35,7 +35,7 @@ from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_t
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.per_table import SHOWS, check_per_table, clear_error, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.ranks import aligned_size
+from dpjoin.algorithms.ranks import aligned_size, degree_sequence
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome, as_one_name
@@ -276,6 +276,11 @@ def predicted_errors(
     schema, predicted = curator.schema, {"capped": best.error}
     if (error := _declared_error(curator, workload, best.total.noisy + best.lost.noisy, finish)) is not None:
         predicted[as_one_name(schema)] = error
+    elif shares.bound is not None and shares.bound_width is not None and len(schema.tables) == 2 and not finish.laplace:
+        bound = max(float(degree_sequence(r).max(initial=0.0)) for r in ranks) + shares.bound_width
+        size, left = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left - shares.bound.rho
+        noise = fitted_noise(workload, bound=bound, size=size, rho=left) + size_noise(bound, left)
+        predicted[as_one_name(schema)] = noise
     # What several models add up to must be written down; a join of models need not.
     degrees = {} if is_large(workload) else common_degrees(schema, ranks)
     if degrees and shares.hybrid is not None and not finish.laplace:  # its degrees cost more rho than that leaves
