@@ -569,3 +569,14 @@ def test_members_know_that_what_is_lost_may_have_another_shape() -> None:
         exact = table_of(terms, potentials, 1.0)
         off = np.log(shares / [*exact.sum(axis=0), *exact.sum(axis=1)])
         assert off.std() == pytest.approx(moves, rel=0.15, abs=1e-9)
+
+
+def test_bars_stay_where_next_to_nothing_is_left() -> None:
+    """One result is left of a thousand, or it is four: the whole has a thousand, not four."""
+    terms = Terms(Domain(("a",), (), {"a": 3}), (("a",),))
+    potentials = np.zeros(terms.size)
+    members = tuple((potentials, total) for total in (1.0, 4.0, 2.0))
+    model = Model(terms.domain, 1.0, terms, potentials, members=members, known=(frozenset("a"),))
+    grew = capped.grown(model, NoisyTotal(999.0, 10.0))
+    assert grew.total == 1000.0
+    assert all(abs(total - 1000.0) < 60 for _, total in grew.members)

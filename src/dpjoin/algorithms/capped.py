@@ -555,7 +555,6 @@ def grown(model: Model, lost: NoisyTotal) -> Model:
     by some factor; as a share of all, that factor's logarithm adds to the value's potential.
     """
     whole = model.total + lost.noisy
-    factor = whole / model.total
     rng = np.random.default_rng(len(model.members))  # public randomness
     off = lost.deviation * rng.standard_normal(len(model.members))
     differs = DIFFERS * max(0.0, lost.noisy) / whole
@@ -564,7 +563,8 @@ def grown(model: Model, lost: NoisyTotal) -> Model:
         shifted = potentials.copy()
         for where in model.single_terms:
             shifted[where] += differs * rng.standard_normal(where.stop - where.start)
-        members.append((shifted, max(1.0, total * factor + more)))
+        # Not in proportion: what is left may be next to nothing, and members of it many times as large.
+        members.append((shifted, max(1.0, total + lost.noisy + more)))
     return replace(model, total=whole, members=tuple(members))
 
 
