@@ -142,7 +142,7 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     way = min(ways, key=lambda w: min(w.errors.values(), default=math.inf))
     method, finish = min(way.errors, key=way.errors.__getitem__), way.finish
     if method == "capped" and not shows(levels.whole):
-        method = _whatever_degrees(shares, schema)
+        method = _whatever_degrees(shares, workload)
     if method == "hybrid":
         assert shares.hybrid is not None
         outcome = hybrid_tight(curator, workload, shares.hybrid, progress)
@@ -239,9 +239,10 @@ def shows(size: NoisyTotal) -> bool:
     return size.noisy >= SHOWS * size.deviation
 
 
-def _whatever_degrees(shares: AutoShares, schema: Schema) -> str:
+def _whatever_degrees(shares: AutoShares, workload: Workload) -> str:
     """What serves a join that does not show under caps: methods whose noise goes by degrees as they are."""
-    return as_one_name(schema) if shares.bound is None or shares.hybrid is None else "hybrid"
+    hybrid_serves = shares.hybrid is not None and not is_large(workload)
+    return "hybrid" if hybrid_serves and shares.bound is not None else as_one_name(workload.schema)
 
 
 def _as_one(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:
