@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from dpjoin.algorithms.as_one import measure_join
-from dpjoin.algorithms.once import ANYHOW, ByValue
+from dpjoin.algorithms.once import ByValue
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.shares import COUNT_SHARE, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
@@ -28,6 +28,8 @@ from dpjoin.privacy.whole import Numbers
 from dpjoin.schema import Schema
 from dpjoin.workload import CELLS, Workload, kronecker
 
+SEVERAL = 5.0
+"""Rows in each cell that stand out of Laplace noise at epsilon one; with less epsilon ranks are blurred themselves."""
 Scope = tuple[str, ...]
 Count = Callable[[str, Scope], Numbers]
 """How many rows a public table has in each cell of some attributes."""
@@ -73,14 +75,12 @@ def measure_alone(
     listed: bool,
     progress: Progress,
     noisy_degrees: Mapping[str, FloatArray] | None = None,
-    by_rank: Mapping[str, FloatArray] | None = None,
-    known: tuple[float, float] = ANYHOW,
+    by_rank: Mapping[str, Sequence[ByValue]] | None = None,
 ) -> tuple[Model, ...]:
     """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each.
 
     With `noisy_degrees` of the listed values, sums that are weighed by them are measured too. `by_rank` tells about how
-    many rows values of a table's join attributes have, the most first; frequent ones are `known` to be the same in all
-    tables to a degree between two.
+    many rows values of some of a table's join attributes have.
     """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
@@ -88,13 +88,17 @@ def measure_alone(
         head = (LISTED,) if listed else ()
         schema = curator.schema
         key = (*head, *shared_attributes(workload.schema, common))
+        own_key = schema.in_order(set(key) & {a.name for a in schema.attributes})
+        ranked = by_rank.get(table, ()) if by_rank is not None else ()
         links = [] if listed else links_of(workload.schema, table)
         bound = curator.public_bound()
         assert bound is not None, "a table alone has sensitivity one"
         looks = [measure_total(curator, bound, cost) for cost in _for_size(curator)]
         total = reduce(NoisyTotal.combined, looks)
         if links:
-            scopes = _with_rows(schema, asked, key, links, total.noisy)
+            scopes = [s for s in asked if any(stands_out(by, schema.cells(s), schema.cells(by.key)) for by in ranked)]
+            scopes += _with_rows(schema, [s for s in asked if s not in scopes], key, links, total.noisy)
+            scopes = [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
         groups = tuple(
             kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in (head + scope for scope in scopes) if s
         )
@@ -112,8 +116,7 @@ def measure_alone(
             if links:
                 also = [s for s in _parts_of(schema, asked, key)[0] if s not in scopes]
                 also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
-            own_key = schema.in_order(set(key) & {a.name for a in schema.attributes})
-            rows = ByValue(own_key, by_rank[table], known) if by_rank is not None and table in by_rank else None
+            rows = next((by for by in ranked if set(by.key) == set(own_key)), None)
             model, _ = measure_join(
                 curator, own, bound, total, say, also=also, implied=implied, by_value=rows, seed=seed
             )
@@ -162,6 +165,17 @@ def links_of(schema: Schema, table: str) -> list[Scope]:
     links = [s for s in dict.fromkeys(shared) if s]
     every = set().union(*links) if links else set()
     return [link for link in links if set(link) < every]
+
+
+def stands_out(by_value: ByValue, cells: int, values: int) -> bool:
+    """Whether most rows, as a join counts them, belong to values that have several in each of their cells.
+
+    Then noise does not drown what counts, however many other cells there are. Rows of frequent values count more as far
+    as other tables are likely to have the same ones.
+    """
+    rows, each, aligned = by_value.rows[by_value.rows > 0], max(1.0, cells / values), sum(by_value.known) / 2
+    weight = rows * (aligned * rows + (1 - aligned) * float(rows.sum()) / max(1, len(rows)))
+    return bool(weight[rows >= SEVERAL * each].sum() > weight.sum() / 2)
 
 
 def _with_rows(

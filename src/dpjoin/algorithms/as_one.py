@@ -18,6 +18,7 @@ from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence, learn, start, with_sums
 from dpjoin.model.model import Model, clique_scopes, plausible
+from dpjoin.model.settled import settled
 from dpjoin.model.terms import BoolArray, Domain, Terms
 from dpjoin.privacy.budget import Concentrated, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
@@ -120,14 +121,16 @@ def measure_join(
         fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
         strategy = "the join size alone"
     progress("error bars", 0, 1)
-    members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed)
+    after = settled if once and not products else None
+    members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed, after=after)
+    found = fitted.fit if after is None else after(fitted.fit, fitted.evidence)
     progress("error bars", 1, 1)
     known = tuple(frozenset(s) for s in [*cliques, *(g.scope for g in workload.groups)])
     model = Model(
         domain,
         float(noisy_total),
-        terms=fitted.fit.terms,
-        potentials=fitted.fit.potentials,
+        terms=found.terms,
+        potentials=found.potentials,
         members=members,
         floor=floor,
         known=known,

@@ -37,7 +37,7 @@ from dpjoin.algorithms.meetings import (
     per_table_error,
     public_degrees,
 )
-from dpjoin.algorithms.once import ANYHOW
+from dpjoin.algorithms.once import ANYHOW, ByValue
 from dpjoin.algorithms.progress import Progress
 from dpjoin.algorithms.ranks import degree_sequence, rows_beyond
 from dpjoin.algorithms.shares import tight_shares
@@ -214,12 +214,15 @@ def release_tables(
     Frequent values are known to be the same in all tables to a degree between two.
     """
     schema, names = curator.schema, curator.schema.private_tables
-    by_rank = {next(iter(r.question.rules)): degree_sequence(r) for r in ranks if _by_all(schema, r)}
+    by_rank: dict[str, list[ByValue]] = {}
+    for r in ranks:
+        seen = ByValue(schema.in_order(r.question.by), degree_sequence(r), known)
+        by_rank.setdefault(next(iter(r.question.rules)), []).append(seen)
     models = {t.name: public_model(curator.public_counts, workload, t.name) for t in schema.tables if not t.private}
     parts = {f"table {name}": Alone(name, kept_attributes(workload, name, ())) for name in names}
     alone = dict(zip(names, curator.restrict("tables", parts, [rest_of(curator)] * len(parts)), strict=True))
     with one_blas_thread():
-        found = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank, known=known)
+        found = measure_alone(workload, alone, (), listed=False, progress=progress, by_rank=by_rank)
         models |= dict(zip(names, found, strict=True))
         joined = Joined(domain_of(workload), tuple(models[t.name] for t in schema.tables))
         strategy = "the private table" if len(names) == 1 else f"{len(names)} tables, each"
@@ -229,12 +232,6 @@ def release_tables(
             joined = joined.resized(max(1.0, likely.noisy), likely.deviation)
             strategy += ", scaled to the size of the join"
     return Outcome(joined, 1, max(1, round(joined.total)), strategy)
-
-
-def _by_all(schema: Schema, ranks: NoisyRanks) -> bool:
-    """Whether ranks are by all attributes that their table shares with others."""
-    own = set(schema.table(next(iter(ranks.question.rules))).attributes)
-    return set(ranks.question.by) == own & set(schema.join_attributes)
 
 
 def likely_total(joined: Joined, size: Size | None) -> NoisyTotal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -17,7 +17,7 @@ from dpjoin.model.fit import (
     SINGLE_CELLS,
     SINGLE_NOISE,
     Evidence,
-    LogLinear,
+    F,
     maximise,
     moves_apart,
     table_of,
@@ -263,19 +263,20 @@ def _pooled(width: FloatArray, size: FloatArray) -> FloatArray:
 
 
 def plausible(
-    fit: LogLinear,
+    fit: F,
     evidence: Evidence,
     *,
     total_deviation: float,
     members: int = MEMBERS,
     steps: int = 25,
     seed: int = 0,
+    after: Callable[[F, Evidence], F] | None = None,
 ) -> tuple[tuple[FloatArray, float], ...]:
     """Potentials drawn from about the posterior: perturb the measurements and the prior, and fit again.
 
     Public randomness with a fixed seed: everything here is post-processing, and the release stays a
     function of the noisy answers. Independent models that are added up want different seeds: their members
-    would otherwise be off together.
+    would otherwise be off together. What is done to the fit `after` the search is done to each of them.
     """
     rng = np.random.default_rng(seed)
     many = len(fit.potentials) > DEAR_TERMS
@@ -295,6 +296,8 @@ def plausible(
         while len(nearer) > 1 and moves_apart(fit, moved, evidence) > ASTRAY:
             del nearer[0]  # for those to come as well: where one goes astray most do, and every search takes time
             moved = maximise(fit, jittered, steps=steps, prior_mean=nearer[0] * centre)
+        if after is not None:
+            moved = after(moved, jittered)
         out.append((moved.potentials, max(1.0, fit.total + total_deviation * float(rng.standard_normal()))))
     return tuple(out)
 

@@ -1,0 +1,157 @@
+"""After a fit, cells that stand out of noise are as measured, and drowned ones have together what is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpjoin as dj
+from dpjoin.algorithms.alone import stands_out
+from dpjoin.algorithms.once import ByValue
+from dpjoin.model import fit as fits
+from dpjoin.model.fit import Evidence, Fit, learn, start, with_sums
+from dpjoin.model.model import plausible
+from dpjoin.model.settled import _by_rank, _stands_out, settled
+from dpjoin.model.terms import Domain, FloatArray, Terms
+
+VALUES, DEVIATION = 10, 1.6
+
+
+def determined(keys: int, rows: float) -> FloatArray:
+    """Keys with frequencies as one over their rank; each has three of ten values of the attribute."""
+    by_key = rows / np.arange(1, keys + 1)
+    table = np.zeros((keys, VALUES))
+    for shift in range(3):
+        table[np.arange(keys), (np.arange(keys) + shift) % VALUES] = np.round(by_key / 3)
+    return table
+
+
+def measured(table: FloatArray, seed: int) -> tuple[Fit, Evidence]:
+    """A model of keys, the attribute and both, of which Laplace noise has been added to the last."""
+    rng, (keys, values) = np.random.default_rng(seed), table.shape
+    terms = Terms(Domain(("k",), ("v",), {"k": keys, "v": values}), (("k",), ("v",), ("k", "v")))
+    noisy = table + rng.laplace(0, DEVIATION / 2**0.5, table.shape)
+    evidence = Evidence.none(terms.size).add(terms.slices[2], noisy.reshape(-1), DEVIATION**2)
+    return start(terms, float(table.sum())), evidence
+
+
+def fitted(table: FloatArray, seed: int) -> tuple[Fit, Evidence]:
+    begun, evidence = measured(table, seed)
+    return learn(begun, with_sums(begun, evidence, every=True)), evidence
+
+
+def test_a_search_begins_near_measured_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attribute that keys all but determine: from independence, a search does not get to its sums in its steps."""
+    table = determined(2_000, 12_000)
+    near, _ = fitted(table, 0)
+    monkeypatch.setattr(fits, "near_cells", lambda begun, _: begun)
+    far, _ = fitted(table, 0)
+    off = [float(np.abs(f.table - table)[:20].max()) for f in (near, far)]
+    assert off[0] < 5 * DEVIATION
+    assert off[0] < off[1] / 3
+
+
+def test_many_marginals_begin_at_independence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would cost a sum over all cells, several times."""
+    begun, evidence = measured(determined(50, 1_000), 0)
+    told = with_sums(begun, evidence)
+    assert (fits.near_cells(begun, told).potentials != begun.potentials).any()
+    monkeypatch.setattr(fits, "FEW_GROUPS", 2)
+    assert fits.near_cells(begun, told) is begun
+
+
+def test_joins_of_settled_fits_are_closer() -> None:
+    """Where noise drowns cells of frequent keys, a fit has a few rows that a join multiplies."""
+    table = determined(1_000, 6_000)
+    true = table.T @ table
+    off: list[list[float]] = [[], []]
+    for seed in range(3):
+        both = [fitted(table, 2 * seed + n) for n in range(2)]
+        for n, (one, other) in enumerate(([f for f, _ in both], [settled(f, e) for f, e in both])):
+            joined = one.table.T @ other.table
+            off[n].append(float(np.abs(joined / joined.sum() - true / true.sum()).sum() / 2))
+    assert np.mean(off[1]) < 0.6 * np.mean(off[0])
+
+
+def test_clear_cells_are_as_measured_and_all_add_up() -> None:
+    table = determined(1_000, 6_000)
+    found, evidence = fitted(table, 0)
+    after = settled(found, evidence)
+    noisy = evidence.noisy[found.terms.slices[2]].reshape(table.shape)
+    clear = table > 100
+    assert after.table[clear] == pytest.approx(noisy[clear], rel=1e-3)
+    assert after.table.sum() == pytest.approx(found.total)
+    # Without bias, where the fit has rows in cells of frequent keys that have none.
+    empty = (table == 0) & (np.arange(len(table)) < 100)[:, None]
+    assert after.table[empty].mean() < found.table[empty].mean() / 2
+
+
+def test_nothing_stands_out_of_noise_alone() -> None:
+    """Of a hundred thousand empty cells Laplace noise lifts some above any fixed number of its deviations."""
+    rng = np.random.default_rng(0)
+    noise, ones = rng.laplace(0, 2**-0.5, 100_000), np.ones(100_000)
+    assert (noise > 4).sum() > 50
+    assert not _stands_out(noise, ones, ones).any()
+    some = noise.copy()
+    some[:2_000] += 8
+    assert _stands_out(some, ones, ones)[:2_000].mean() > 0.9
+    assert _stands_out(some, ones, ones)[2_000:].sum() < 300
+    assert not _stands_out(some, ones, 0.1 * ones).any(), "cells that are much alike are known best together"
+
+
+def test_a_fit_without_clear_cells_stays_as_it_is() -> None:
+    found, evidence = fitted(np.full((200, VALUES), 1.0), 0)
+    assert np.array_equal(settled(found, evidence).potentials, found.potentials)
+
+
+def test_values_are_together_by_rank() -> None:
+    assert _by_rank(np.array([5.0, 9.0, 1.0, 7.0, 0.5, 0.0, 0.1, -1.0])).tolist() == [1, 0, 2, 1, 2, 2, 2, 3]
+
+
+def test_members_are_settled_like_the_fit() -> None:
+    """What is clear is off by its noise in each of them."""
+    table = determined(300, 3_000)
+    found, evidence = fitted(table, 0)
+    after = settled(found, evidence)
+    members = plausible(found, evidence, total_deviation=0.0, after=settled)
+    tables = np.array([fits.table_of(found.terms, potentials, total) for potentials, total in members])
+    clear = table > 100
+    spread = np.sqrt(((tables - after.table)[:, clear] ** 2).mean())
+    assert 0.8 * DEVIATION < spread < 1.3 * DEVIATION
+
+
+def test_rows_stand_out_where_frequent_values_count() -> None:
+    heavy, flat = np.array([1_000.0, 500.0, 300.0] + [1.0] * 3_000), np.full(1_000, 4.0)
+    assert stands_out(ByValue(("k",), heavy, (1.0, 1.0)), cells=40_000, values=4_000)
+    assert not stands_out(ByValue(("k",), heavy, (0.0, 0.0)), cells=40_000, values=4_000)
+    assert not stands_out(ByValue(("k",), flat, (1.0, 1.0)), cells=10_000, values=1_000)
+    assert not stands_out(ByValue(("k",), np.zeros(0)), cells=10_000, values=1_000)
+
+
+def test_what_two_links_determine_together_is_measured() -> None:
+    """More cells than rows, but frequent values have most of what the join has: their cells stand out."""
+    rng, keys, rows = np.random.default_rng(5), 500, 5_000
+    chance = 1 / np.arange(1, keys + 1)
+
+    def table(*names: str) -> pa.Table:
+        found = {
+            n: rng.choice(keys, rows, p=chance / chance.sum()) if n == "k" else rng.integers(0, 6, rows)
+            for n in names[:-1]
+        }
+        found[names[-1]] = sum(found.values()) % 4
+        return pa.table(found)
+
+    tables = {"r": table("k", "l", "a"), "s": table("k", "l", "b"), "t": table("k", "c")}
+    sizes = {"k": keys, "l": 6, "a": 4, "b": 4, "c": 4}
+    schema = dj.Schema(
+        tuple(dj.Table(name=n, attributes=tuple(t.column_names)) for n, t in tables.items()),
+        tuple(dj.Attribute(name=a, range=(0, n - 1)) for a, n in sizes.items()),
+    )
+    workload = dj.Workload.marginals(schema, [("a", "b"), ("b", "c")])
+    release = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="per_table")
+    assert schema.cells(("k", "l", "a")) > rows
+    found = dj.evaluate(release, tables)
+    assert found.mean_total_variation is not None
+    assert found.mean_total_variation < 0.03
+    assert found.covered > 0.6
