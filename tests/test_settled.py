@@ -87,6 +87,22 @@ def test_clear_cells_are_as_measured_and_all_add_up() -> None:
     assert after.table[empty].mean() < found.table[empty].mean() / 2
 
 
+def test_what_was_measured_of_single_values_is_kept() -> None:
+    """Clear cells are as noisy as they are; where values were measured too, drowned cells make up for that."""
+    rng, by_key = np.random.default_rng(0), 1 / np.arange(1, 101)
+    table = 4_000 * np.outer(by_key, by_key) / by_key.sum() ** 2
+    off: list[list[float]] = [[], []]
+    for seed in range(4):
+        begun, evidence = measured(table, seed)
+        for n, axis in enumerate((1, 0)):
+            noisy = table.sum(axis=axis) + rng.laplace(0, 1.0, 100)
+            evidence = evidence.add(begun.terms.slices[n], noisy, 2.0)
+        found = learn(begun, with_sums(begun, evidence, every=True))
+        for n, model in enumerate((found, settled(found, evidence))):
+            off[n].append(float(np.abs(model.table.sum(axis=1) - table.sum(axis=1)).mean()))
+    assert np.mean(off[1]) < 1.3 * np.mean(off[0])
+
+
 def test_nothing_stands_out_of_noise_alone() -> None:
     """Of a hundred thousand empty cells Laplace noise lifts some above any fixed number of its deviations."""
     rng = np.random.default_rng(0)

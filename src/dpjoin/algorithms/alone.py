@@ -118,7 +118,7 @@ def measure_alone(
                 also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
             rows = next((by for by in ranked if set(by.key) == set(own_key)), None)
             model, _ = measure_join(
-                curator, own, bound, total, say, also=also, implied=implied, by_value=rows, seed=seed
+                curator, own, bound, total, say, also=also, implied=implied, by_value=rows, to_join=True, seed=seed
             )
             models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if links else model)
     return tuple(models)

@@ -58,6 +58,7 @@ def measure_join(
     also: Sequence[tuple[str, ...]] = (),
     implied: Sequence[tuple[str, ...]] = (),
     by_value: ByValue | None = None,
+    to_join: bool = False,
     seed: int = 0,
 ) -> tuple[Model, str]:
     """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words.
@@ -65,7 +66,7 @@ def measure_join(
     Beside the marginals asked for, and the one-way marginals in them, `also` these are measured, parts of others: what
     shows in many cells together, noise drowns in each of them. `implied` ones are parts of others, too: the model has
     terms for them, and they are measured only where that pays. `by_value` tells about how many rows the values of a key
-    have.
+    have. A model `to_join` with others must not have rows that noise made: others multiply them.
     """
     if is_large(workload):
         return _measure_large(curator, workload, bound, total, progress, seed=seed)
@@ -121,7 +122,7 @@ def measure_join(
         fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
         strategy = "the join size alone"
     progress("error bars", 0, 1)
-    after = settled if once and not products else None
+    after = settled if to_join and once and not products else None
     members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed, after=after)
     found = fitted.fit if after is None else after(fitted.fit, fitted.evidence)
     progress("error bars", 1, 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,8 @@ from dpjoin.model.fit import FREE, SURE, Evidence, F, moved_near
 from dpjoin.model.terms import BoolArray, FloatArray
 
 FEW_VALUES = 16
-"""An attribute with more values than this has drowned cells of several values together."""
+"""An attribute with more values than this has drowned cells of several values together, and each by itself only if
+its values were measured."""
 PASSES = 2
 """How often drowned cells are scaled by each attribute in turn."""
 MOST_SCALED = 2.0
@@ -31,7 +33,10 @@ LEAST = 1e-30
 def settled(fit: F, evidence: Evidence) -> F:
     """The same fit, with every measured marginal of several attributes settled, one after the other."""
     potentials, tau = fit.potentials.copy(), np.minimum(fit.tau_each, 1.0)
-    for where, single, shape in zip(fit.slices, fit.single, fit.shapes, strict=True):
+    ones = {
+        c[0]: s for c, s in zip(fit.cliques, fit.slices, strict=False) if len(c) == 1 and evidence.precision[s].all()
+    }
+    for g, (where, single, shape) in enumerate(zip(fit.slices, fit.single, fit.shapes, strict=True)):
         if single or len(shape) < 2 or not bool((evidence.precision[where] > 0).all()):
             continue
         cells, noisy = fit.total * fit.sums.means(potentials)[where], evidence.noisy[where]
@@ -41,13 +46,26 @@ def settled(fit: F, evidence: Evidence) -> F:
             continue
         drowned = (~clear & (precision > 0)).reshape(shape)
         rest = np.where(drowned, cells.reshape(shape), 0.0)
-        told = np.where(drowned, noisy.reshape(shape), 0.0)
         whole = np.where(clear, noisy, cells).reshape(shape)
+        left = np.where(drowned, noisy.reshape(shape), 0.0)
+        variance = 1.0 / float(evidence.precision[where.start])
         for _ in range(PASSES):
-            _met_together(rest, told, drowned / evidence.precision[where.start], whole)
+            for axis, attribute in enumerate(fit.cliques[g]):
+                others = tuple(a for a in range(len(shape)) if a != axis)
+                told = Told(left.sum(axis=others), drowned.sum(axis=others) * variance)
+                if (own := ones.get(attribute)) is not None:
+                    stay = np.where(drowned, 0.0, whole).sum(axis=others)
+                    unsure = 1.0 / evidence.precision[own] + clear.reshape(shape).sum(axis=others) * variance
+                    told = told.and_also(Told(evidence.noisy[own] - stay, unsure))
+                places = [_by_rank(whole.sum(axis=others))] if shape[axis] > FEW_VALUES else []
+                if not places or own is not None:
+                    places.append(np.arange(shape[axis]))
+                for place in places:
+                    scale = _scales(rest.sum(axis=others), told, place)
+                    rest *= scale.reshape([-1 if a == axis else 1 for a in range(len(shape))])
         if (mass := float(rest.sum())) > 0:
-            left = (fit.total - float(noisy[clear].sum())) / mass
-            rest *= np.clip(left, 1.0 / MOST_SCALED, MOST_SCALED)
+            scale_all = (fit.total - float(noisy[clear].sum())) / mass
+            rest *= np.clip(scale_all, 1.0 / MOST_SCALED, MOST_SCALED)
         wanted = np.where(clear, noisy, rest.reshape(-1))
         potentials[where] += np.log(np.maximum(wanted, LEAST) / np.maximum(cells, LEAST))
     return replace(fit, potentials=potentials, seen=())
@@ -67,33 +85,38 @@ def _stands_out(noisy: FloatArray, precision: FloatArray, tau: FloatArray) -> Bo
     return np.asarray((deviations >= least) & (deviations * tau > SURE))
 
 
-def _met_together(cells: FloatArray, noisy: FloatArray, variance: FloatArray, whole: FloatArray) -> None:
-    """Scale cells, in place, so that those with the same or similar values of an attribute add up to what noise left.
+class Told(NamedTuple):
+    """How many rows noise left of the drowned cells of each value, and its variance."""
 
-    Values of an attribute with many are together by their rank in the whole table: the first, two more, four more and
-    so on. In a join the first ones count most, and there are few of them.
-    """
-    for axis, size in enumerate(cells.shape):
-        others = tuple(a for a in range(cells.ndim) if a != axis)
-        many = size > FEW_VALUES
-        place = _by_rank(whole.sum(axis=others)) if many else np.arange(size)
-        sums = (np.bincount(place, weights=a.sum(axis=others)) for a in (cells, noisy, variance))
-        have, told, unsure = (np.asarray(a, dtype=np.float64) for a in sums)
-        some = (unsure > 0) & (have > 0)
-        if not some.any():
-            continue
-        have, told, precision = have[some], told[some], 1.0 / unsure[some]
-        if not many:
-            # What differs no more than noise does is left alone (James and Stein).
-            off = float(((told - have) ** 2 * precision).sum())
-            told = have + max(0.0, 1.0 - len(have) / max(off, LEAST)) * (told - have)
-        scale = np.ones(len(some))
-        scale[some] = np.exp(moved_near(have, told, precision, np.zeros(len(have)), np.full(len(have), FREE**-2.0)))
-        cells *= scale[place].reshape([-1 if a == axis else 1 for a in range(cells.ndim)])
+    noisy: FloatArray
+    variance: FloatArray
+
+    def and_also(self, other: Told) -> Told:
+        """Both, by precision; values without drowned cells stay without."""
+        some = self.variance > 0
+        own = np.divide(other.variance, self.variance + other.variance, out=np.zeros(len(some)), where=some)
+        both = own * self.noisy + (1.0 - own) * other.noisy
+        return Told(np.where(some, both, 0.0), own * self.variance)
+
+
+def _scales(have: FloatArray, told: Told, place: NDArray[np.int64]) -> FloatArray:
+    """By how much drowned cells of each value are to be scaled, so that those in one place have what noise left."""
+    sums = (np.bincount(place, weights=a) for a in (have, told.noisy, told.variance))
+    have, noisy, variance = (np.asarray(a, dtype=np.float64) for a in sums)
+    some = (variance > 0) & (have > 0)
+    scale = np.ones(len(have))
+    if some.any():
+        have, noisy, precision = have[some], noisy[some], 1.0 / variance[some]
+        if len(scale) == len(place):
+            # Values one by one: what differs no more than noise does is left alone (James and Stein).
+            off = float(((noisy - have) ** 2 * precision).sum())
+            noisy = have + max(0.0, 1.0 - len(have) / max(off, LEAST)) * (noisy - have)
+        scale[some] = np.exp(moved_near(have, noisy, precision, np.zeros(len(have)), np.full(len(have), FREE**-2.0)))
+    return scale[place]
 
 
 def _by_rank(sizes: FloatArray) -> NDArray[np.int64]:
-    """The number of the class of each value, by its rank: 0 | 1 2 | 3 4 5 6 | ..."""
+    """Values that are together, by rank: 0 | 1 2 | 3 4 5 6 | ... In a join the first ones count most, and are few."""
     rank = np.empty(len(sizes), dtype=np.int64)
     rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
     return np.asarray(np.frexp(rank + 1.0)[1] - 1, dtype=np.int64)
