@@ -27,6 +27,9 @@ MOST_SCALED = 2.0
 """By how much they are scaled at most to make up for the total."""
 FALSE = 0.1
 """Which part of the cells that stand out may be noise."""
+HELD = 1 / 3
+"""Which part of the rows clear cells must have. Where noise drowns nearly all of them, a fit knows more of those that
+it drowns than they do together."""
 LEAST = 1e-30
 
 
@@ -42,7 +45,7 @@ def settled(fit: F, evidence: Evidence) -> F:
         cells, noisy = fit.total * fit.sums.means(potentials)[where], evidence.noisy[where]
         precision = np.where(cells > 0, evidence.precision[where], 0.0)
         clear = _stands_out(noisy, precision, tau[where])
-        if not clear.any():
+        if float(noisy[clear].sum()) < HELD * fit.total:
             continue
         drowned = (~clear & (precision > 0)).reshape(shape)
         rest = np.where(drowned, cells.reshape(shape), 0.0)
