@@ -14,7 +14,7 @@ import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import auto
 from dpjoin.algorithms.auto import auto_shares, auto_tight
-from dpjoin.algorithms.forecast import hybrid_error
+from dpjoin.algorithms.forecast import hybrid_error, likely_bound
 from dpjoin.algorithms.meetings import (
     DEGREES_KNOWN,
     Degrees,
@@ -37,6 +37,7 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.methods import chosen_method
 from dpjoin.privacy.budget import Budget
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.gauge import gauge, gauge_bound, star
 from dpjoin.privacy.partition import Question
 from dpjoin.privacy.public_bounds import bound_is_public
 from dpjoin.schema import DegreeBound
@@ -416,6 +417,22 @@ def test_a_join_that_does_not_show_under_caps_is_not_taken_to_be_empty(kind: str
         tiny += answer + bar < exact / 10
     assert tiny == 0
     assert inside >= 4
+
+
+def test_a_noisy_bound_is_about_what_ranks_promise() -> None:
+    """Without noise: the largest degree and the shift for two tables, the gauge of products of degrees for three."""
+    rng, width = np.random.default_rng(0), 40
+    for shape, tables in (("two", "rs"), ("star", "rst")):
+        schema = declared(shape)
+        degrees = {t: [20 - n] * 50 for n, t in enumerate(tables)}
+        ranks = []
+        for table, rows in degrees.items():
+            question = Question(name=table, rules={table: {}}, by=("A",))
+            ranks.append(replace(ranks_of(rows, 0.0, rng), question=question, deviation=1.0))
+        found = likely_bound(schema, ranks, width)
+        largest = [int(degree_sequence(r).max()) for r in ranks]  # an edge of their buckets
+        expected = max(largest) + width if shape == "two" else gauge_bound(b := star(largest), gauge(b) + width)
+        assert found == expected
 
 
 def test_hot_keys_that_are_asked_about_are_not_capped() -> None:

@@ -28,14 +28,14 @@ from dpjoin.algorithms.capped import (
     split_capped,
 )
 from dpjoin.algorithms.finish import Finish, exchanged, finishes, joinable, laplace_finish
-from dpjoin.algorithms.forecast import common_degrees, hybrid_error, rounded
+from dpjoin.algorithms.forecast import common_degrees, hybrid_error, likely_bound, rounded
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
 from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_table_error, public_degrees
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.per_table import SHOWS, check_per_table, clear_error, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
-from dpjoin.algorithms.ranks import aligned_size, degree_sequence
+from dpjoin.algorithms.ranks import aligned_size
 from dpjoin.algorithms.shares import COUNT_SHARE, GAUGE_SHARE, PartitionShares, round_down
 from dpjoin.algorithms.totals import NoisyTotal, measure_total
 from dpjoin.algorithms.two_table import Outcome, as_one_name
@@ -277,8 +277,8 @@ def predicted_errors(
     schema, predicted = curator.schema, {"capped": best.error}
     if (error := _declared_error(curator, workload, best.total.noisy + best.lost.noisy, finish)) is not None:
         predicted[as_one_name(schema)] = error
-    elif shares.bound is not None and shares.bound_width is not None and len(schema.tables) == 2 and not finish.laplace:
-        bound = max(float(degree_sequence(r).max(initial=0.0)) for r in ranks) + shares.bound_width
+    elif shares.bound is not None and shares.bound_width is not None and ranks and not finish.laplace:
+        bound = likely_bound(schema, ranks, shares.bound_width)
         size, left = max(1.0, best.total.noisy + best.lost.noisy), curator.rho_left - shares.bound.rho
         noise = fitted_noise(workload, bound=bound, size=size, rho=left) + size_noise(bound, left)
         predicted[as_one_name(schema)] = noise

@@ -6,6 +6,7 @@ how large the noise of each method would be. Errors are in join results, on aver
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -13,10 +14,14 @@ from dpjoin.algorithms.hybrid import best_cut
 from dpjoin.algorithms.ranks import MOST_VALUES, degree_sequence
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.model.terms import FloatArray
+from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.partition import NoisyDegrees, NoisyRanks, Question, Value
+from dpjoin.privacy.public_bounds import degree_caps, degree_factors, subsets
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
 
+MOST_RESULTS = 2**200
+"""More than any table has rows, and any row has join results."""
 MOST_LISTED = 2048
 """How many of the most frequent values the forecast of the hybrid looks at one by one."""
 
@@ -48,6 +53,32 @@ def hybrid_error(
         over = {value: d for value, d in seen.items() if d > 2 * half_width}
         listed[table] = NoisyDegrees(question, 2 * half_width, over)
     return best_cut(workload, listed, half_width=half_width, rho=rho, size=asked).error
+
+
+def likely_bound(schema: Schema, ranks: Sequence[NoisyRanks], half_width: int) -> int:
+    """About what one noisy bound for the whole join would be: by the largest degrees that ranks show, and its shift.
+
+    Degrees are multiplied where several tables meet, as if the most frequent values were the same in all of them: for
+    circles of tables this is far too large.
+    """
+    largest: dict[str, int] = {}
+    for r in ranks:
+        table = next(iter(r.question.rules))
+        most = max(1, int(degree_sequence(r).max(initial=0.0)))
+        largest[table] = min(most, largest.get(table, most))
+    caps = degree_caps(schema)
+    values = {
+        tables: min(math.prod(largest.get(t, 1) for t in tables), caps.get(tables, MOST_RESULTS))
+        for tables in subsets(schema)
+    }
+    expected = Boundaries(
+        tables=tuple(t.name for t in schema.tables),
+        private=frozenset(schema.private_tables),
+        values=values,
+        caps=caps,
+        factors=degree_factors(schema),
+    )
+    return max(1, gauge_bound(expected, gauge(expected) + half_width))
 
 
 def rounded(errors: Mapping[str, float]) -> dict[str, float]:
