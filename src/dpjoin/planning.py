@@ -22,6 +22,7 @@ from dpjoin.algorithms.capped import (
 )
 from dpjoin.algorithms.chosen import ALL_CELLS, MOST_CLIQUE_CELLS, cells_limit, looked_at
 from dpjoin.algorithms.cliques import wanted_cliques
+from dpjoin.algorithms.forecast import boundaries_of
 from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.keyed import keyed_shares
 from dpjoin.algorithms.marginals import SINGLES_SHARE, pilot_share
@@ -42,8 +43,8 @@ from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
 from dpjoin.privacy.budget import Budget, ConcentratedAccountant
 from dpjoin.privacy.fading import faded_bound
-from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
-from dpjoin.privacy.public_bounds import bound_is_public, churn, declared_limits, degree_caps, degree_factors, subsets
+from dpjoin.privacy.gauge import gauge, gauge_bound
+from dpjoin.privacy.public_bounds import bound_is_public, churn, declared_limits
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.schema import Schema
 from dpjoin.spec import Spec
@@ -535,15 +536,8 @@ def _expected_sensitivity(schema: Schema, shares: TightShares, degree: int) -> i
     """The bound to expect when every table has this largest degree."""
     if len(schema.tables) == 1:
         return 1
-    caps = degree_caps(schema)
-    values = {tables: min(degree ** len(tables), caps.get(tables, degree ** len(tables))) for tables in subsets(schema)}
-    expected = Boundaries(
-        tables=tuple(t.name for t in schema.tables),
-        private=frozenset(schema.private_tables),
-        values=values,
-        caps=caps,
-        factors=degree_factors(schema),
-    )
+    expected = boundaries_of(schema, {t.name: degree for t in schema.tables})
+    caps, values = expected.caps, expected.values
     if shares.half_width is None:
         names = frozenset(expected.tables)
         limits: list[int] = [caps.get(names - {i}, values[names - {i}]) for i in expected.private]

@@ -66,19 +66,24 @@ def likely_bound(schema: Schema, ranks: Sequence[NoisyRanks], half_width: int) -
         table = next(iter(r.question.rules))
         most = max(1, int(degree_sequence(r).max(initial=0.0)))
         largest[table] = min(most, largest.get(table, most))
+    expected = boundaries_of(schema, largest)
+    return max(1, gauge_bound(expected, gauge(expected) + half_width))
+
+
+def boundaries_of(schema: Schema, largest: Mapping[str, int]) -> Boundaries:
+    """Boundary values if tables have these largest degrees, where the most frequent values are the same in all."""
     caps = degree_caps(schema)
     values = {
         tables: min(math.prod(largest.get(t, 1) for t in tables), caps.get(tables, MOST_RESULTS))
         for tables in subsets(schema)
     }
-    expected = Boundaries(
+    return Boundaries(
         tables=tuple(t.name for t in schema.tables),
         private=frozenset(schema.private_tables),
         values=values,
         caps=caps,
         factors=degree_factors(schema),
     )
-    return max(1, gauge_bound(expected, gauge(expected) + half_width))
 
 
 def rounded(errors: Mapping[str, float]) -> dict[str, float]:
