@@ -24,6 +24,7 @@ from dpjoin.algorithms.capped import (
     cap_attributes,
     capped_shares,
     capped_tight,
+    left_under,
     measure_levels,
     measure_ranks,
     measure_sizes,
@@ -580,3 +581,21 @@ def test_bars_stay_where_next_to_nothing_is_left() -> None:
     grew = capped.grown(model, NoisyTotal(999.0, 10.0))
     assert grew.total == 1000.0
     assert all(abs(total - 1000.0) < 60 for _, total in grew.members)
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_a_table_stands_for_a_partner_of_which_nothing_is_known(unique: bool) -> None:
+    """Frequent values may be frequent there as well, so that caps lose far more; not where the partner has a key."""
+    bounds = (DegreeBound(attributes=("A",), limit=1),) if unique else ()
+    schema = dj.Schema(
+        (dj.Table(name="r", attributes=("A", "p")), dj.Table(name="s", attributes=("A", "q"), bounds=bounds)),
+        (dj.Attribute(name="A", key=True), dj.Attribute(name="p", range=(0, 2)), dj.Attribute(name="q", range=(0, 2))),
+    )
+    degrees = [1000 // n for n in range(1, 500)]
+    ranks = ranks_of(degrees, 0.0, np.random.default_rng(0))
+    left = left_under(schema, [ranks], {("r", ("A",)): 10}, None)
+    by_chance = sum(min(10, d) for d in degrees) / sum(degrees)
+    aligned = sum(min(10, d) * d for d in degrees) / sum(d * d for d in degrees)
+    assert left.by_chance == pytest.approx(by_chance, rel=0.1)
+    assert left.aligned == pytest.approx(by_chance if unique else aligned, rel=0.1)
+    assert (left.larger > 5) is not unique

@@ -412,6 +412,9 @@ def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: f
         meeting = [r for r in ranks if r.question.by == by]
         degrees = [degree_sequence(r) for r in meeting]
         kept = [rows_left(d, caps[_place(r)], price) for d, r in zip(degrees, meeting, strict=True)]
+        if len(meeting) == 1 and _has_partner(schema, meeting[0]):
+            # Nothing is known of the others there, so this table stands for one of them as well.
+            degrees, kept = [*degrees, *degrees], [*kept, *degrees]
         whole, chance = aligned_size(degrees), chance_size(degrees)
         if chance > 0:
             aligned *= min(1.0, aligned_size(kept) / whole)
@@ -431,6 +434,16 @@ def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: f
         size,
         hidden=1 - math.prod(1 - share.noisy for share in hidden),
         doubt=math.hypot(*(share.deviation for share in hidden)),
+    )
+
+
+def _has_partner(schema: Schema, ranks: NoisyRanks) -> bool:
+    """Whether another private table may have several rows of a value that these ranks are by."""
+    table, by = _place(ranks)
+    return any(
+        set(by) <= set(t.attributes) and not any(set(b.attributes) <= set(by) and b.limit == 1 for b in t.bounds)
+        for t in schema.tables
+        if t.private and t.name != table
     )
 
 
