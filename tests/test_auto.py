@@ -370,6 +370,38 @@ def test_there_is_nothing_to_choose_where_the_bound_is_public_or_rows_are_cut_al
     assert chosen_method(dj.Schema((enforced, tables[1]), schema_of("two").attributes), "auto").name == "two_table"
 
 
+@pytest.mark.known_bad
+@pytest.mark.parametrize("exact", [False, True])
+def test_going_by_the_exact_size_where_caps_show_nothing_is_caught(
+    exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a join shows under caps must be told by charged sizes; the honest release is not flagged."""
+    schema = declared("path")
+    workload = dj.Workload.marginals(schema, 1)
+    rows = skewed_rows(schema, np.random.default_rng(3))
+    other = rows | {"r": rows["r"][1:]}
+    measured, sizes = auto.measure_levels, []
+
+    def true_levels(curator: Curator, *more: Any) -> Any:
+        sizes.append(float(curator._engine.exact_join_size()))
+        # With a threshold between the two sizes, so that one neighbour shows and the other does not.
+        return replace(measured(curator, *more), whole=NoisyTotal(sizes[-1], sizes[0] / auto.SHOWS))
+
+    predicted = auto.predicted_errors
+    monkeypatch.setattr(auto, "predicted_errors", lambda *given: forced_way(predicted(*given), "capped"))
+    if exact:
+        monkeypatch.setattr(auto, "measure_levels", true_levels)
+
+    def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
+        shares = auto_shares(SHARP, schema)
+        return published(
+            auto_tight(attach(kind(BruteEngine(schema, tables), shares.accountant), tape), workload, shares, silent)
+        )
+
+    assert bool(replay_violations(run, rows, other)) == exact
+    assert not exact or sizes[1] < sizes[0]
+
+
 # Joins that do not show under caps ---------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, replay_violations
+from dpjoin.algorithms import beside as beside_module
 from dpjoin.algorithms.auto import auto_shares, auto_tight
 from dpjoin.algorithms.beside import beside_errors
 from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
@@ -23,7 +24,7 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.methods import chosen_method
+from dpjoin.methods import ReadsBounds, chosen_method
 from dpjoin.model.joined import Joined
 from dpjoin.planning import plan
 from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
@@ -285,6 +286,37 @@ def test_errors_are_foreseen_from_public_rows_alone() -> None:
     )
     products = workload + Workload.products(schema, {"r": (["a"], np.eye(8)[:2]), "s": (["c"], np.eye(8)[:2])})
     assert public_errors(schema, products, tables) == {}
+
+
+def test_nothing_is_foreseen_of_tables_that_share_nothing_or_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the join is one table."""
+    schema, tables = pair(50)
+    workload = Workload.marginals(schema, PAIRS)
+    assert public_errors(schema, workload, tables)
+    with monkeypatch.context() as patched:
+        patched.setattr(beside_module, "MOST_CELLS", 50 * 8 - 1)
+        assert public_errors(schema, workload, tables) == {}
+    apart = dj.Schema(
+        (schema.tables[0], dj.Table(name="s", attributes=("c",), private=False)),
+        schema.attributes,
+    )
+    alone = {**tables, "s": tables["s"].select(["c"])}
+    assert public_errors(apart, Workload.marginals(apart, PAIRS), alone) == {}
+
+
+def test_bounds_are_not_read_where_they_would_not_serve() -> None:
+    """A private table that shares nothing cannot be capped, whatever public tables hold."""
+    schema, _ = chain(np.random.default_rng(1))
+    assert isinstance(chosen_method(schema, "auto"), ReadsBounds)
+    assert not isinstance(chosen_method(schema, "multi_table"), ReadsBounds)
+    assert not isinstance(chosen_method(schema, "auto", "paper"), ReadsBounds)
+    loose = dj.Schema(
+        (*schema.tables, dj.Table(name="u", attributes=("d",))),
+        (*schema.attributes, dj.Attribute(name="d", range=(0, 1))),
+    )
+    found = chosen_method(loose, "auto")
+    assert found.name == "multi_table"
+    assert not isinstance(found, ReadsBounds)
 
 
 def public_errors(

@@ -132,7 +132,8 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
                 curator.exchange()
                 outcome = release_tables(curator, workload, None, progress, ranks, early.known)
             else:
-                outcome = _as_declared(curator, workload, exchanged(curator, early.finish, shares.count), progress)
+                count = exchanged(curator, early.finish, shares.count)
+                outcome = _as_one(curator, workload, shares, count, progress)
             return replace(outcome, method=early.method, predicted=rounded(early.errors))
     ranks = measure_ranks(curator, shares.ranks, before=ranks)
     progress("caps", 1, 2)
@@ -142,7 +143,7 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     way = min(ways, key=lambda w: min(w.errors.values(), default=math.inf))
     method, finish = min(way.errors, key=way.errors.__getitem__), way.finish
     if method == "capped" and not shows(levels.whole):
-        method = _whatever_degrees(shares, workload)
+        method = _method_without_caps(shares, workload)
     if method == "hybrid":
         assert shares.hybrid is not None
         outcome = hybrid_tight(curator, workload, shares.hybrid, progress)
@@ -153,10 +154,8 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         under_caps = size_under_caps(curator, workload, ranks, levels.candidates, count, rho=finish.alone)
         known = alignments(curator.schema, ranks, levels.whole, public_degrees(curator))
         outcome = release_tables(curator, workload, under_caps, progress, ranks, known)
-    elif method == as_one_name(schema) and shares.bound is not None:
-        outcome = _as_one(curator, workload, shares, progress)
     elif method == as_one_name(schema):
-        outcome = _as_declared(curator, workload, exchanged(curator, finish, shares.count), progress)
+        outcome = _as_one(curator, workload, shares, exchanged(curator, finish, shares.count), progress)
     else:
         outcome = release_candidate(way.best, workload, shares.count, progress)
     predicted = {name: min(w.errors.get(name, math.inf) for w in ways) for w in ways for name in w.errors}
@@ -224,10 +223,14 @@ def _declared_error(curator: Curator, workload: Workload, size: float, finish: F
     return noise + size_noise(declared.value, finish.whole)
 
 
-def _as_declared(curator: Curator, workload: Workload, count: Concentrated, progress: Progress) -> Outcome:
-    """The join as one table, with the bound that declared ones give: no row goes."""
+def _as_one(
+    curator: Curator, workload: Workload, shares: AutoShares, count: Concentrated, progress: Progress
+) -> Outcome:
+    """The join as one table, with the bound that declared ones give, or else a noisy one: no row goes."""
     bound = curator.public_bound()
-    assert bound is not None, "declared bounds were seen to serve"
+    if bound is None:
+        assert shares.bound is not None, "a noisy bound was planned"
+        bound = curator.sensitivity_bound(shares.bound, half_width=shares.bound_width)
     with one_blas_thread():
         total = measure_total(curator, bound, count)
         model, strategy = measure_join(curator, workload, bound, total, progress)
@@ -239,20 +242,10 @@ def shows(size: NoisyTotal) -> bool:
     return size.noisy >= SHOWS * size.deviation
 
 
-def _whatever_degrees(shares: AutoShares, workload: Workload) -> str:
+def _method_without_caps(shares: AutoShares, workload: Workload) -> str:
     """What serves a join that does not show under caps: methods whose noise goes by degrees as they are."""
     hybrid_serves = shares.hybrid is not None and not is_large(workload)
     return "hybrid" if hybrid_serves and shares.bound is not None else as_one_name(workload.schema)
-
-
-def _as_one(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:
-    """The join as one table, with a noisy bound."""
-    assert shares.bound is not None, "a noisy bound was planned"
-    bound = curator.sensitivity_bound(shares.bound, half_width=shares.bound_width)
-    with one_blas_thread():
-        total = measure_total(curator, bound, shares.count)
-        model, strategy = measure_join(curator, workload, bound, total, progress)
-    return Outcome(model, bound.value, round(model.total), strategy)
 
 
 @dataclass(frozen=True, eq=False)

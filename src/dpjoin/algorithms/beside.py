@@ -26,8 +26,8 @@ MOST_CELLS = 2**22
 """Of the public tables' join, by the values that the private table meets them by and a scope: larger ones are not
 written down, and the join is released as one."""
 ALONE_GAIN = 0.4
-"""By how much less a table alone must promise: where noise drowns cells, its fit is off by more than noise. Chosen on
-sixty random pairs, of which it misjudges a tenth by a factor of two or more."""
+"""By how much less a table alone must promise: where noise drowns cells, its fit is off by more than noise. A guess,
+made while looking at sixty random pairs; it is sometimes wrong by far, and costs accuracy only."""
 
 
 def beside_errors(workload: Workload, count: Count, *, as_one: Fraction, alone: Fraction) -> dict[str, float]:
