@@ -14,6 +14,7 @@ import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.algorithms import auto
 from dpjoin.algorithms.auto import auto_shares, auto_tight
+from dpjoin.algorithms.capped import cap_attributes
 from dpjoin.algorithms.forecast import hybrid_error, likely_bound
 from dpjoin.algorithms.meetings import (
     DEGREES_KNOWN,
@@ -37,9 +38,9 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.methods import chosen_method
 from dpjoin.privacy.budget import Budget
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.gauge import gauge, gauge_bound, star
+from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound, star
 from dpjoin.privacy.partition import Question
-from dpjoin.privacy.public_bounds import bound_is_public
+from dpjoin.privacy.public_bounds import bound_is_public, degree_caps, degree_factors, subsets
 from dpjoin.schema import DegreeBound
 from test_capped import ranks_of
 from test_uniformize import changed, schema_of, skewed_rows
@@ -486,3 +487,40 @@ def test_hot_keys_that_are_asked_about_are_not_capped() -> None:
     assert found.mean_total_variation is not None
     assert found.mean_total_variation < 0.08
     assert found.covered > 0.8
+
+
+SHAPES = {
+    "star": {"r": "Ka", "s": "Kb", "t": "Kc"},
+    "path": {"r": "Ka", "s": "KLb", "t": "Lc"},
+    "nested": {"r": "KLa", "s": "KLb", "t": "Kc"},
+    "triangle": {"r": "KLa", "s": "LMb", "t": "MKc"},
+}
+
+
+@pytest.mark.parametrize("values", [30, 300])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_noisy_bound_of_three_tables_is_foreseen(shape: str, values: int) -> None:
+    """Products of degrees alone were twenty times too large on circles, and caps ran where one bound is far better."""
+    rng, width = np.random.default_rng(3), 60
+    tables = even_tables(SHAPES[shape], 3_000, values, rng)
+    names = sorted({a for attributes in SHAPES[shape].values() for a in attributes})
+    attributes = (dj.Attribute(name=a, **({"key": True} if a.isupper() else {"range": (0, 2)})) for a in names)
+    schema = dj.Schema(
+        tuple(dj.Table(name=t, attributes=tuple(x)) for t, x in SHAPES[shape].items()), tuple(attributes)
+    )
+    ranks = []
+    for table, sets in cap_attributes(schema).items():
+        for by in sets:
+            rows = tables[table].group_by(list(by)).aggregate([([], "count_all")])["count_all"].to_pylist()
+            question = Question(name=table, rules={table: {}}, by=by)
+            ranks.append(replace(ranks_of(rows, 0.0, rng), question=question, deviation=1.0))
+    engine = DuckEngine(schema, tables, attributes=("a", "b", "c"))
+    exact = Boundaries(
+        tables=tuple(SHAPES[shape]),
+        private=frozenset(SHAPES[shape]),
+        values={some: engine.exact_boundary(some) for some in subsets(schema)},
+        caps=degree_caps(schema),
+        factors=degree_factors(schema),
+    )
+    wanted = gauge_bound(exact, gauge(exact) + width)
+    assert wanted / 3 < likely_bound(schema, ranks, width) < 3 * wanted

@@ -22,7 +22,7 @@ from dpjoin.algorithms.capped import (
 )
 from dpjoin.algorithms.chosen import ALL_CELLS, MOST_CLIQUE_CELLS, cells_limit, looked_at
 from dpjoin.algorithms.cliques import wanted_cliques
-from dpjoin.algorithms.forecast import boundaries_of
+from dpjoin.algorithms.forecast import Largest, boundaries_of
 from dpjoin.algorithms.hierarchical import hierarchical_shares
 from dpjoin.algorithms.keyed import keyed_shares
 from dpjoin.algorithms.marginals import SINGLES_SHARE, pilot_share
@@ -536,7 +536,7 @@ def _expected_sensitivity(schema: Schema, shares: TightShares, degree: int) -> i
     """The bound to expect when every table has this largest degree."""
     if len(schema.tables) == 1:
         return 1
-    expected = boundaries_of(schema, {t.name: degree for t in schema.tables})
+    expected = boundaries_of(schema, {t.name: Largest(degree, {}) for t in schema.tables})
     caps, values = expected.caps, expected.values
     if shares.half_width is None:
         names = frozenset(expected.tables)

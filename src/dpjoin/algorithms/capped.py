@@ -13,7 +13,7 @@ shows what degrees are like at the price of a histogram. Then the join sizes tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -412,9 +412,9 @@ def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: f
         meeting = [r for r in ranks if r.question.by == by]
         degrees = [degree_sequence(r) for r in meeting]
         kept = [rows_left(d, caps[_place(r)], price) for d, r in zip(degrees, meeting, strict=True)]
-        if len(meeting) == 1 and _has_partner(schema, meeting[0]):
-            # Nothing is known of the others there, so this table stands for one of them as well.
-            degrees, kept = [*degrees, *degrees], [*kept, *degrees]
+        # Nothing is known of others that come there, so one of these stands for each of them as well.
+        others = degrees[:1] * _others(schema, by, {_place(r)[0] for r in meeting})
+        degrees, kept = [*degrees, *others], [*kept, *others]
         whole, chance = aligned_size(degrees), chance_size(degrees)
         if chance > 0:
             aligned *= min(1.0, aligned_size(kept) / whole)
@@ -437,13 +437,12 @@ def left_under(schema: Schema, ranks: Sequence[NoisyRanks], caps: Caps, price: f
     )
 
 
-def _has_partner(schema: Schema, ranks: NoisyRanks) -> bool:
-    """Whether another private table may have several rows of a value that these ranks are by."""
-    table, by = _place(ranks)
-    return any(
+def _others(schema: Schema, by: Sequence[str], known: Collection[str]) -> int:
+    """How many private tables may have several rows of a value of these attributes, beside those that are known."""
+    return sum(
         set(by) <= set(t.attributes) and not any(set(b.attributes) <= set(by) and b.limit == 1 for b in t.bounds)
         for t in schema.tables
-        if t.private and t.name != table
+        if t.private and t.name not in known
     )
 
 

@@ -7,12 +7,14 @@ how large the noise of each method would be. Errors are in join results, on aver
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dpjoin.algorithms.hybrid import best_cut
-from dpjoin.algorithms.ranks import MOST_VALUES, degree_sequence
+from dpjoin.algorithms.ranks import MOST_VALUES, degree_sequence, rows_beyond
 from dpjoin.algorithms.uniformize import common_attributes
+from dpjoin.hypergraph import boundary
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.partition import NoisyDegrees, NoisyRanks, Question, Value
@@ -56,31 +58,71 @@ def hybrid_error(
 
 
 def likely_bound(schema: Schema, ranks: Sequence[NoisyRanks], half_width: int) -> int:
-    """About what one noisy bound for the whole join would be: by the largest degrees that ranks show, and its shift.
-
-    Degrees are multiplied where several tables meet, as if the most frequent values were the same in all of them: for
-    circles of tables this is far too large.
-    """
-    largest: dict[str, int] = {}
-    for r in ranks:
-        table = next(iter(r.question.rules))
-        most = max(1, int(degree_sequence(r).max(initial=0.0)))
-        largest[table] = min(most, largest.get(table, most))
-    expected = boundaries_of(schema, largest)
+    """About what one noisy bound for the whole join would be: by the largest degrees that ranks show, and its shift."""
+    expected = boundaries_of(schema, likely_degrees(schema, ranks))
     return max(1, gauge_bound(expected, gauge(expected) + half_width))
 
 
-def boundaries_of(schema: Schema, largest: Mapping[str, int]) -> Boundaries:
-    """Boundary values if tables have these largest degrees, where the most frequent values are the same in all."""
+@dataclass(frozen=True)
+class Largest:
+    """About the most rows of a table that share values of some attributes."""
+
+    rows: float
+    """About how many it has."""
+    by: Mapping[frozenset[str], float]
+
+    def given(self, attributes: Collection[str]) -> float:
+        """The most that share values of all these, where the most frequent values of several meet by chance."""
+        left, found = set(attributes), self.rows
+        for by, most in sorted(self.by.items(), key=lambda some: some[1]):
+            if by <= left:
+                left -= by
+                found *= min(1.0, most / self.rows)
+        return max(1.0, found)
+
+
+def likely_degrees(schema: Schema, ranks: Sequence[NoisyRanks]) -> dict[str, Largest]:
+    """By table, the largest degrees that ranks show and that are declared.
+
+    A table whose ranks are not known by what it shares with another is taken to have as many rows of a value there.
+    """
+    own = {(next(iter(r.question.rules)), frozenset(r.question.by)): r for r in ranks}
+    largest = {place: float(degree_sequence(r).max(initial=1.0)) for place, r in own.items()}
+    found = {}
+    for t in schema.tables:
+        by: dict[frozenset[str], float] = {}
+        for (ranked, attributes), most in largest.items():
+            borrows = t.private and attributes <= set(t.attributes) and (t.name, attributes) not in own
+            if t.name == ranked or borrows:
+                by[attributes] = max(most, by.get(attributes, 0.0))
+        for bound in t.bounds:
+            by[frozenset(bound.attributes)] = min(bound.limit, by.get(frozenset(bound.attributes), math.inf))
+        rows = max((float(rows_beyond(r)[0]) for (ranked, _), r in own.items() if ranked == t.name), default=1.0)
+        found[t.name] = Largest(max(1.0, rows), by)
+    return found
+
+
+def boundaries_of(schema: Schema, largest: Mapping[str, Largest]) -> Boundaries:
+    """Boundary values if tables have these largest degrees: one table after the other, the one with least rows first.
+
+    The most frequent values are taken to be the same in all tables.
+    """
     caps = degree_caps(schema)
-    values = {
-        tables: min(math.prod(largest.get(t, 1) for t in tables), caps.get(tables, MOST_RESULTS))
-        for tables in subsets(schema)
-    }
+
+    def results(tables: frozenset[str]) -> int:
+        known, left, product = set(boundary(schema, tables)), set(tables), 1.0
+        while left:
+            rows = {t: largest[t].given(known & set(schema.table(t).attributes)) for t in sorted(left)}
+            following = min(rows, key=rows.__getitem__)
+            product *= rows[following]
+            known |= set(schema.table(following).attributes)
+            left.remove(following)
+        return min(round(product), caps.get(tables, MOST_RESULTS))
+
     return Boundaries(
         tables=tuple(t.name for t in schema.tables),
         private=frozenset(schema.private_tables),
-        values=values,
+        values={tables: results(tables) for tables in subsets(schema)},
         caps=caps,
         factors=degree_factors(schema),
     )
