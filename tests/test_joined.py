@@ -222,7 +222,7 @@ def test_rows_that_are_spread_evenly_meet_by_chance(name: str) -> None:
     joined = make_joined(SHAPES[name])
     flat = []
     for table in joined.tables:
-        links = tuple(n for n, a in enumerate(table.domain.attributes) if a in joined._links)
+        links = tuple(n for n, a in enumerate(table.domain.attributes) if a in joined.links)
         shaped = table.table.reshape(table.domain.shape)
         flat.append(np.broadcast_to(shaped.mean(axis=links, keepdims=True) if links else shaped, shaped.shape))
     assert joined.by_chance == pytest.approx(brute(joined, flat).sum())

@@ -573,7 +573,7 @@ def grown(model: Model, lost: NoisyTotal) -> Model:
     members = []
     for (potentials, total), more in zip(model.members, off, strict=True):
         shifted = potentials.copy()
-        for where in model.single_terms:
+        for where in model.single_terms.values():
             shifted[where] += differs * rng.standard_normal(where.stop - where.start)
         # Not in proportion: what is left may be next to nothing, and members of it many times as large.
         members.append((shifted, max(1.0, total + lost.noisy + more)))

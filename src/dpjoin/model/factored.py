@@ -91,9 +91,9 @@ class FactoredModel(Model):
         return self.tree.calibrate(self.tree.split(self._potentials))
 
     @property
-    def single_terms(self) -> list[slice]:
-        """Where the potentials of one-way marginals lie."""
-        return [s for c, s in zip(self.tree.cliques, self.tree.slices, strict=True) if len(c) == 1]
+    def single_terms(self) -> dict[str, slice]:
+        """By attribute, where the potentials of its one-way marginal lie."""
+        return {c[0]: where for c, where in zip(self.tree.cliques, self.tree.slices, strict=True) if len(c) == 1}
 
     @property
     def _potentials(self) -> FloatArray:

@@ -84,7 +84,7 @@ class Joined:
         return {a: table.domain.sizes[a] for table in self.tables for a in table.domain.attributes}
 
     @cached_property
-    def _links(self) -> frozenset[str]:
+    def links(self) -> frozenset[str]:
         """The attributes by which tables meet."""
         every = [a for table in self.tables for a in table.domain.attributes]
         return frozenset(a for a in every if a == self.listed or every.count(a) > 1)
@@ -108,7 +108,7 @@ class Joined:
         choices = []
         for table in self.tables:
             own = set(table.domain.attributes)
-            useful = {scope & own for scope in table.known if self._links & own <= scope}
+            useful = {scope & own for scope in table.known if self.links & own <= scope}
             choices.append([s for s in useful if not any(s < other for other in useful)])
         found = set()
         for scopes in product(*choices):
@@ -120,7 +120,7 @@ class Joined:
         """Whether error bars are known within a scope."""
         for table in self.tables:
             own = frozenset(table.domain.attributes)
-            if not table.knows(tuple(own & (self._links | set(scope)))):
+            if not table.knows(tuple(own & (self.links | set(scope)))):
                 return False
         return True
 
@@ -148,7 +148,7 @@ class Joined:
     def by_chance(self) -> float:
         """The size of the join if each table's rows were spread evenly over what tables meet by."""
         found = math.prod(table.total for table in self.tables)
-        for a in self._links:
+        for a in self.links:
             found /= self._sizes[a] ** (sum(a in table.domain.attributes for table in self.tables) - 1)
         return found
 
@@ -157,7 +157,7 @@ class Joined:
         """How much of what values of the links differ by the models have seen: one if they are sure, zero if not."""
         shares = []
         for number, table in enumerate(self.tables):
-            links = self._links & set(table.domain.attributes)
+            links = self.links & set(table.domain.attributes)
             rows = self._factor(number, None, links).array
             unsure = [float(((self._factor(number, m, links).array - rows) ** 2).mean()) for m in range(self._members)]
             seen = float(rows.var())
@@ -176,7 +176,7 @@ class Joined:
         """
         factors, variances = [], []
         for table in self.tables:
-            names = tuple(a for a in table.domain.attributes if a in self._links)
+            names = tuple(a for a in table.domain.attributes if a in self.links)
             found = table.counted(names) if isinstance(table, Model) else None
             if found is None:
                 return None
@@ -242,7 +242,7 @@ class Joined:
         prod T_j - prod F_j = sum_j (prod_{i<j} T_i) (T_j - F_j) (prod_{i>j} F_i), and a table's rows are weighted by
         what the others have where they meet.
         """
-        links = [frozenset(table.domain.attributes) & self._links for table in self.tables]
+        links = [frozenset(table.domain.attributes) & self.links for table in self.tables]
         bounds = [self._factor(i, None, names) for i, names in enumerate(links)]
         total = 0.0
         for j, table in enumerate(self.tables):
@@ -266,7 +266,7 @@ class Joined:
         codes = self._drawn_links(rows, rng, even=even)
         for number, table in enumerate(self.tables):
             own = table.domain.attributes
-            links, rest = ([a for a in own if (a in self._links) == linked] for linked in (True, False))
+            links, rest = ([a for a in own if (a in self.links) == linked] for linked in (True, False))
             if not rest:
                 continue
             factor = self._factor(number, None, frozenset(own))
@@ -280,13 +280,13 @@ class Joined:
 
     def _drawn_links(self, rows: int, rng: np.random.Generator, *, even: bool) -> dict[str, IntArray]:
         """The attributes that tables meet by, in the order opposite to how they can be summed out one by one."""
-        left = [self._factor(i, None, self._links & set(t.domain.attributes)) for i, t in enumerate(self.tables)]
+        left = [self._factor(i, None, self.links & set(t.domain.attributes)) for i, t in enumerate(self.tables)]
         steps: list[tuple[str, list[Factor]]] = []
 
         def around(name: str) -> tuple[str, ...]:
             return tuple(dict.fromkeys(n for f in left if name in f.names for n in f.names if n != name))
 
-        waiting = set(self._links)
+        waiting = set(self.links)
         while waiting:
             name = min(sorted(waiting), key=lambda a: math.prod(self._sizes[n] for n in around(a)))
             about, others = [f for f in left if name in f.names], around(name)
@@ -350,7 +350,7 @@ class Joined:
 
     def _factors(self, scope: Sequence[str], member: int | None) -> list[Factor]:
         """What each table has to say of a scope."""
-        wanted = self._links | set(scope)
+        wanted = self.links | set(scope)
         return [self._factor(i, member, wanted & set(t.domain.attributes)) for i, t in enumerate(self.tables)]
 
     def _answer(self, group: Group, member: int | None) -> FloatArray:
@@ -385,7 +385,7 @@ class Joined:
             weights = self._weights(attributes, whole)
             own = [i for i, f in enumerate(factors) if set(weights.names) - {QUERY} <= set(f.names)]
             if own:
-                factors[own[0]] = _paired(weights, factors[own[0]], {QUERY, *self._links})
+                factors[own[0]] = _paired(weights, factors[own[0]], {QUERY, *self.links})
             else:
                 loose.append(weights)
         return _contracted([*factors, *loose], (QUERY,), self.listed)

@@ -123,10 +123,12 @@ class Model:
         return self.terms.support if self.terms is not None else None
 
     @property
-    def single_terms(self) -> list[slice]:
-        """Where the potentials of one-way marginals lie."""
+    def single_terms(self) -> dict[str, slice]:
+        """By attribute, where the potentials of its one-way marginal lie."""
         terms = self.terms
-        return [] if terms is None else [s for c, s in zip(terms.cliques, terms.slices, strict=False) if len(c) == 1]
+        if terms is None:
+            return {}
+        return {c[0]: where for c, where in zip(terms.cliques, terms.slices, strict=False) if len(c) == 1}
 
     def knows(self, scope: Sequence[str]) -> bool:
         """Whether error bars are known within a scope."""
