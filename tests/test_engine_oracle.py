@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import sqlite3
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,48 @@ def test_keys_of_every_type(first: pa.Array, second: pa.Array) -> None:
     ((expected,),) = con.execute("SELECT count(*) FROM r JOIN s USING (k)").fetchall()
     assert engine.exact_join_size() == expected
     assert engine.exact_answers([kronecker(schema, {})])[0].tolist() == [expected]
+
+
+WIDE = 2**53
+
+
+def texts(*values: object) -> pd.DataFrame:
+    return pd.DataFrame({"k": [str(v) for v in values]}, dtype=object)
+
+
+@pytest.mark.parametrize("tables", [2, 3])
+@pytest.mark.parametrize(
+    ("domain", "first", "second"),
+    [
+        (Attribute(name="k", values=(WIDE, WIDE + 1)), pa.array([WIDE, WIDE + 1]), pa.array([float(WIDE)])),
+        (Attribute(name="k", values=(WIDE, WIDE + 1)), texts(WIDE, WIDE + 1), texts(WIDE)),
+        (Attribute(name="k", bins=(0, WIDE + 4, 1e18)), pa.array([WIDE + 3, WIDE + 4]), pa.array([float(WIDE + 4)])),
+        (Attribute(name="k", bins=(0, WIDE + 2, 1e18)), texts(WIDE + 1, f"{WIDE + 1}.1"), pa.array([WIDE + 1])),
+        (Attribute(name="k", range=(0, 1), other=True), texts(1, "true"), pa.array([True])),
+        (Attribute(name="k", bins=(0, 1.232, 2)), texts("1.23", "1.234"), pa.array([Decimal("1.23")])),
+    ],
+)
+def test_values_that_join_have_one_code(domain: Attribute, first: Any, second: Any, tables: int) -> None:
+    """One row more changes its own results only: rows of other texts or digits that join the same value keep theirs."""
+    names = "rst"[:tables]
+    attributes = (domain, *(Attribute(name=f"in {n}", range=(0, 0)) for n in names[1:]))
+    schema = Schema(
+        tuple(Table(name=n, attributes=("k", f"in {n}") if n != "r" else ("k",)) for n in names), attributes
+    )
+    workload = Workload.marginals(schema, 2)
+    owner = pa.table({"k": first}) if isinstance(first, pa.Array) else first
+    other = pa.table({"k": second}).to_pandas(types_mapper=pd.ArrowDtype) if isinstance(second, pa.Array) else second
+
+    def exact(positions: list[int]) -> list[np.ndarray[Any, Any]]:
+        rows = owner.take(positions)
+        sources = {"r": rows} | {n: other.assign(**{f"in {n}": 0}) for n in names[1:]}
+        return DuckEngine(schema, sources, attributes=workload.attributes).exact_answers(workload.groups)
+
+    assert sum(answers.sum() for answers in exact(list(range(len(owner))))) > 1
+    for kept, added in itertools.permutations(range(len(owner)), 2):
+        for order in ([kept] * 9 + [added], [added] + [kept] * 9):
+            for before, after in zip(exact([kept] * 9), exact(order), strict=True):
+                assert abs(after - before).sum() <= 1, (kept, added)
 
 
 def test_self_joins_are_refused() -> None:

@@ -256,7 +256,7 @@ class DuckEngine:
             conditions.append(f"{value} IS NOT NULL")
         codes = []
         for name in table.attributes:
-            attribute, column = self._schema.attribute(name), _column(opened, table, name)
+            attribute, column = self._schema.attribute(name), self._coded(table, name)
             if attribute.key:
                 continue
             bare = encode.bare_code(attribute, column)
@@ -303,8 +303,9 @@ class DuckEngine:
             if name in groups:
                 seen.append(groups[name])
             if not attribute.key:
-                seen.append(encode.code(attribute, column))
-                condition = encode.kept(attribute, column)
+                coded = self._coded(table, name)
+                seen.append(encode.code(attribute, coded))
+                condition = encode.kept(attribute, coded)
                 conditions += [condition] if condition is not None else []
         text = f"concat({', '.join(map(encode.field, seen))})"
         place = "place"
@@ -324,6 +325,11 @@ class DuckEngine:
         """Whether the attribute's typed columns hold whole numbers."""
         kinds = {c.kind for c in self._columns(attribute)} - {"untyped"}
         return bool(kinds) and kinds <= {"integer", "boolean"}
+
+    def _coded(self, table: Table, name: str) -> encode.Column:
+        """What an attribute's codes are made of: of a join attribute, the values that are compared."""
+        column = _column(self._opened[table.name], table, name)
+        return encode.coded(self._schema.attribute(name), self._columns(name), column)
 
     def _columns(self, attribute: str) -> list[encode.Column]:
         holders = [self._schema.table(t) for t in self._schema.tables_with(attribute)]

@@ -37,11 +37,13 @@ class Column:
     name: str
     type: str
     untyped: bool = False
+    value: str | None = None
+    """SQL of its values, if they are not taken as they are."""
 
     @property
     def sql(self) -> str:
         """The column's value; NULL where it is a time outside the calendar, which not all casts of DuckDB survive."""
-        return _in_span(identifier(self.name), self.type)
+        return _in_span(identifier(self.name), self.type) if self.value is None else self.value
 
     @property
     def kind(self) -> str:
@@ -259,6 +261,26 @@ def join_value(attribute: Attribute, columns: Sequence[Column], column: Column) 
 
     NULL where there is none. Untyped values take the type of the typed columns, or of the domain.
     """
+    value = _shared_value(attribute, columns, column)
+    passed_on = {"BIGINT", "UBIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP"}
+    return value if _shared_type(attribute, columns) in passed_on else f"CAST({value} AS VARCHAR)"
+
+
+def coded(attribute: Attribute, columns: Sequence[Column], column: Column) -> Column:
+    """What an attribute's code is made of: the column, or what the join compares, where that tells fewer values apart.
+
+    Values that join are one value, and must have one code: of several, all rows that join them would get the one of the
+    row that was read last.
+    """
+    if len(columns) == 1:
+        return column
+    target = _shared_type(attribute, columns)
+    rounded = target == "DOUBLE" if column.kind == "integer" else column.kind == "untyped" and target != "VARCHAR"
+    return Column(column.name, target, value=_shared_value(attribute, columns, column)) if rounded else column
+
+
+def _shared_value(attribute: Attribute, columns: Sequence[Column], column: Column) -> str:
+    """A join attribute's value in one of its columns, in the type that all of them share."""
     target = _shared_type(attribute, columns)
     if column.kind == "untyped" and _has_booleans(attribute, columns):
         value = _boolean_number(column)
@@ -271,10 +293,8 @@ def join_value(attribute: Attribute, columns: Sequence[Column], column: Column) 
         value = f"TRY_CAST({column.sql} AS {target})"
     if target == "DOUBLE":
         return f"CASE WHEN NOT isnan({value}) THEN {value} END"
-    if column.type != target:
-        value = _in_span(value, target)  # text and other types of time may stand for any
-    passed_on = {"BIGINT", "UBIGINT", "VARCHAR", "DATE", "TIMESTAMP"}
-    return value if target in passed_on else f"CAST({value} AS VARCHAR)"
+    # Text and other types of time may stand for any.
+    return _in_span(value, target) if column.type != target else value
 
 
 def _in_span(value: str, kind: str) -> str:
