@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sqlite3
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,23 @@ def test_pandas_objects_become_text(connection: Any) -> None:
     assert [c.untyped for c in opened.columns] == [True, False]
     found = [k for (k,) in connection.execute(f"SELECT k FROM {opened.view}").fetchall()]
     assert found == ["a", "1", "2.5", None, None, None, None, "(1, 2)", "\ufffd", "?", None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("objects", v) for v in ("\ud800", b"\xff", 2**70, 2.5, Decimal("1.234"), 3)] + [("string[python]", "\ud800")],
+)
+def test_no_pandas_value_decides_how_others_are_read(kind: str, more: object, connection: Any) -> None:
+    """Categories that are objects may be of any type, and texts hold what is no Unicode; columns keep their type."""
+    for i, first in enumerate((["1", "2"], [1, 2]) if kind == "objects" else (["1", "2"],)):
+        seen = []
+        for j, values in enumerate((first, [*first, more])):
+            plain = pd.Series(values, dtype=object if kind == "objects" else kind)
+            keys = pd.Series(pd.Categorical(plain)) if kind == "objects" else plain
+            opened = open_source(connection, f"t{i}{j}", pd.DataFrame({"k": keys}))
+            rows = connection.execute(f"SELECT k FROM {opened.view}").fetchall()
+            seen.append(([(c.type, c.untyped) for c in opened.columns], rows[: len(first)]))
+        assert seen[0] == seen[1]
 
 
 def test_odd_csv_rows_raise_nothing(tmp_path: Path, connection: Any) -> None:

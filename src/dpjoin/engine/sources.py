@@ -503,14 +503,25 @@ def _from_pandas(frame: Any, columns: Sequence[str] | None) -> tuple[Any, frozen
         names.append(name)
         skipped = columns is not None and name not in columns
         array = None
-        if series.dtype != object:
+        if not _holds_objects(series.dtype):
             try:
                 array = pa.array(series.iloc[:0] if skipped else series, from_pandas=True)
+            except UnicodeEncodeError:
+                array = _texts_of(series)  # half a surrogate in one text: the column is one of text all the same
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
                 array = None  # a pandas type that Arrow does not know: read it as text
         if array is None:
             untyped.add(name)
-            values = () if skipped else zip(series.array, series.isna(), strict=True)
-            array = pa.array([None if missing else _text(v) for v, missing in values], pa.string())
+            array = _texts_of(series.iloc[:0] if skipped else series)
         arrays.append(pa.nulls(len(frame), array.type) if skipped else array)
     return pa.table(arrays, names=names), frozenset(untyped)
+
+
+def _holds_objects(dtype: Any) -> bool:
+    """Whether values are Python objects, categories among them: Arrow would find one type for all, by the values."""
+    return "object" in (dtype, getattr(getattr(dtype, "categories", None), "dtype", None))
+
+
+def _texts_of(series: Any) -> Any:
+    """The text of each value."""
+    return pa.array([None if m else _text(v) for v, m in zip(series.array, series.isna(), strict=True)], pa.string())
