@@ -18,7 +18,7 @@ from dpjoin.privacy.budget import Concentrated, Cost, Pure
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.lagging import Lagging
 from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.workload import Workload
+from dpjoin.workload import Workload, frozen
 from strategies import neighbour, random_instance
 from test_replay import runner
 
@@ -56,7 +56,7 @@ def lagging(rng: np.random.Generator, drift: int) -> tuple[Lagging, list[Any], l
     tables = [[t.sum(axis=axes) for axes in dropped] for t in (before, today)]
     late, now = ([np.rint(g.apply(t)).astype(np.int64) for g, t in zip(groups, each, strict=True)] for each in tables)
     width = [drift * g.max_abs for g in groups]
-    model = Lagging(tuple(late), tuple(t / 3 for t in tables[1]), 3.0, tuple(width))
+    model = Lagging(tuple(map(frozen, late)), tuple(t / 3 for t in tables[1]), 3.0, tuple(width))
     return model, BruteEngine(SCHEMA, {"t": ROWS}).exact_answers(groups), now
 
 
@@ -108,6 +108,19 @@ def test_a_model_that_does_not_fit_is_refused_before_a_draw() -> None:
     wrong = replace(model, tables=(*model.tables[:-1], model.tables[-1][:2]))
     with pytest.raises(BudgetError, match="must have one per query"):
         ours.worst_query(WORKLOAD.groups, wrong, bound, Pure(EPSILON))
+    assert not ours.ledger.events
+
+
+def test_answers_that_somebody_may_write_into_are_refused() -> None:
+    """What was prepared from them is used again, so they must be what they were."""
+    model, *_ = lagging(np.random.default_rng(0), 5)
+    ours = curator()
+    bound = ours.public_bound()
+    assert bound is not None
+    with pytest.raises(BudgetError, match="stay as they are"):
+        ours.worst_query(
+            WORKLOAD.groups, replace(model, answers=tuple(a.copy() for a in model.answers)), bound, Pure(EPSILON)
+        )
     assert not ours.ledger.events
 
 

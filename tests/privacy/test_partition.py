@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -39,6 +40,9 @@ ROWS = {
     "s": [{"A": 1, "B": 2}] * 3,
     "t": [{"B": 2, "q": 1}] * 5,
 }
+
+
+QUESTIONS = [Question(name=f"{t} by A", rules={t: {}}, by=("A",)) for t in "rs"]
 
 
 def curator() -> Curator:
@@ -120,6 +124,33 @@ def test_bounds_are_carried_over_only_between_cuts_by_common_attributes() -> Non
         second.bound_of_levels([bound])
     with pytest.raises(BudgetError, match="by common attributes"):
         second.bound_of_levels([])
+
+
+def test_what_caps_and_charges_rest_on_cannot_be_changed() -> None:
+    """Who writes into an answer, a question, labels or shares would lower a cap, or move rows under another one."""
+    two = dj.Schema(
+        (SCHEMA.tables[0], dj.Table(name="s", attributes=("A", "q"))), SCHEMA.attributes[:1] + SCHEMA.attributes[2:]
+    )
+    rows = {"r": ROWS["r"], "s": [{"A": 1, "q": 0}] * 30}
+    made = Curator(BruteEngine(two, rows), ConcentratedAccountant(BUDGET, truncation_delta=Fraction(5, 100)))
+    degrees = made.noisy_degrees("degrees", QUESTIONS, COST, half_width=WIDTH)
+    given: Any = degrees[0].listed
+    with suppress(TypeError):
+        given[1,] = 1
+    labels = made.labels("heavy", degrees, {(1,): 1})
+    parts = {str(b): {t: {labels: b} for t in "rs"} for b in (0, 1)}
+    light, heavy = made.restrict("parts", parts, [Concentrated(Fraction(1, 100))] * 2, by_table=True)
+    given = labels.buckets
+    with suppress(TypeError):
+        given[1,] = 0
+    assert light._exact_join_size() == 0
+    bound = heavy.part_bound()
+    assert bound.value >= 40
+    assert bound.shares["r"] >= Fraction(30, bound.value) ** 2
+    for written in (bound.shares, QUESTIONS[0].rules, QUESTIONS[0].rules["r"]):
+        given = written
+        with pytest.raises(TypeError):
+            given["r"] = 0
 
 
 def test_a_table_alone_is_paid_for_by_its_own_rows() -> None:

@@ -25,7 +25,7 @@ from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.lagging import Lagging
 from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.privacy.whole import Numbers
-from dpjoin.workload import Group, Kronecker
+from dpjoin.workload import Group, Kronecker, frozen
 
 MAX_ROUNDS = 2000
 LATE_QUERIES = 2**17
@@ -189,7 +189,7 @@ class _Late:
         self._moved += self._table.total * math.tanh(abs(step) * self._reach / 4)
 
     def _work_out(self) -> None:
-        self._all = tuple(_whole(self._table.answers(group, dtype=self._dtype)) for group in self._groups)
+        self._all = tuple(frozen(_whole(self._table.answers(group, dtype=self._dtype))) for group in self._groups)
         self._before = self._table.table()
         self._moved, self._spent, self._rounds = 0.0, ALL_ANSWERS, 0
 

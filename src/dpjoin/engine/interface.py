@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +29,10 @@ class Labels:
     name: str
     attributes: tuple[str, ...]
     buckets: Mapping[Value, int]
+
+    def __post_init__(self) -> None:
+        # Caps and charges rest on the buckets, and rows are sorted later: nobody can change them in between.
+        object.__setattr__(self, "buckets", MappingProxyType(dict(self.buckets)))
 
 
 Rules = Mapping[Labels, int]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
+from types import MappingProxyType
 from typing import TypeGuard
 
 import numpy as np
@@ -78,6 +79,9 @@ class Bound:
     value: int
     shares: Mapping[str, Fraction] = field(default_factory=dict)
     """By which factor a row of a table pays less, because it can change fewer; 1 where not named."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))  # charges rest on them
 
 
 @dataclass(frozen=True, eq=False)

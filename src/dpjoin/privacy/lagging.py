@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.whole import Numbers, narrow
-from dpjoin.workload import Group
+from dpjoin.workload import Group, frozen
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,12 @@ class Lagging:
         return self._last[group, query]
 
     def check(self, groups: Sequence[Group]) -> None:
-        """Refuse what does not fit the groups, before anything is drawn: no later error may depend on a draw."""
+        """Refuse what does not fit the groups, before anything is drawn: no later error may depend on a draw.
+
+        Nor may anybody write into the answers: a choice that was prepared from them is used again.
+        """
+        if any(frozen(answers) is not answers for answers in self.answers):
+            raise BudgetError("answers that lag behind must stay as they are; freeze them")
         if not len(self.answers) == len(self.tables) == len(self.drift) == len(groups) or any(
             len(answers) != len(group) or table.size != group.cells
             for answers, table, group in zip(self.answers, self.tables, groups, strict=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +49,9 @@ class Question:
     distinct: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # Limits go by the rows that were asked about, whatever becomes of the caller's rules.
-        object.__setattr__(self, "rules", {table: dict(part) for table, part in self.rules.items()})
+        # Limits go by the rows that were asked about: whatever becomes of the caller's rules, nobody can change these.
+        rules = {table: MappingProxyType(dict(part)) for table, part in self.rules.items()}
+        object.__setattr__(self, "rules", MappingProxyType(rules))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,9 @@ class NoisyDegrees:
     question: Question
     threshold: int
     listed: Mapping[Value, int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "listed", MappingProxyType(dict(self.listed)))  # caps rest on it
 
     def most(self, value: Value) -> int:
         """What is publicly known of a value's degree: it is not larger."""
