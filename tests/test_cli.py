@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -193,6 +194,24 @@ def test_a_torn_journal_line_does_not_swallow_the_next(capsys, tmp_path):
     with recorded(spec, dpjoin.Budget(epsilon=0.5, delta=1e-6), tmp_path / "out"):
         assert spent(journal_of(spec)).times == 1
     assert spent(journal_of(spec)).epsilon == 0.5
+
+
+def test_nothing_is_released_if_the_journal_takes_a_part_of_its_line(tmp_path, monkeypatch):
+    """A disk that fills up: what is read later as a torn line must not be a release that ran."""
+    from dpjoin.errors import ReleaseError
+    from dpjoin.journal import journal_of, recorded, spent
+
+    spec, write = make_shop(tmp_path), os.write
+    monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:9]))
+    ran = False
+    with (
+        pytest.raises(ReleaseError, match="nothing may be released"),
+        recorded(spec, dpjoin.Budget(epsilon=1.0, delta=1e-6), tmp_path / "out"),
+    ):
+        ran = True
+    monkeypatch.undo()
+    assert not ran
+    assert spent(journal_of(spec)).times == 0
 
 
 def test_a_copied_spec_does_not_hide_what_was_spent(capsys, tmp_path):

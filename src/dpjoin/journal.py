@@ -6,6 +6,7 @@ was begun counts as spent, finished or not. The record holds public facts only.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -111,7 +112,9 @@ def _append(journal: Path, entry: Mapping[str, Any]) -> None:
         try:
             size = os.fstat(file).st_size
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-            os.write(file, b"\n" * torn + json.dumps(stamped).encode() + b"\n")
+            line = b"\n" * torn + json.dumps(stamped).encode() + b"\n"
+            if os.write(file, line) < len(line):  # a full disk takes a part, and says so only when asked for more
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file)
         finally:
             os.close(file)
