@@ -32,6 +32,7 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone
 from dpjoin.privacy.public_bounds import churn
 from dpjoin.privacy.public_tables import public_counts, with_public_bounds
+from dpjoin.schema import DegreeBound
 from dpjoin.spec import Spec
 from dpjoin.workload import Workload
 from test_auto import UNSEEN, force, taken
@@ -325,6 +326,18 @@ def public_errors(
     engine = DuckEngine(schema, tables, attributes=workload.attributes)
     share = Budget(epsilon=1.0, delta=1e-6).exact.epsilon * int(rho * 1000) / 1000
     return beside_errors(workload, partial(public_counts, engine), as_one=share, alone=share)
+
+
+@pytest.mark.parametrize("method", ["auto", "capped"])
+def test_bounds_of_both_kinds_of_tables_serve_together(method: str) -> None:
+    """Caps may be below the declared bounds of private tables; what bounds public ones stays, and nothing raises."""
+    schema = beside("path", {2})
+    joins = {t.name: [a for a in t.attributes if a in schema.join_attributes] for t in schema.tables}
+    bounds = {name: tuple(DegreeBound(attributes=(a,), limit=3) for a in own) for name, own in joins.items()}
+    tables = tuple(replace(t, bounds=bounds[t.name]) if t.private else t for t in schema.tables)
+    bounded = dj.Schema(tables, schema.attributes)
+    rows: Rows = {t.name: [dict.fromkeys(t.attributes, 0)] * 2 for t in bounded.tables}
+    dj.release(bounded, Workload.marginals(bounded, 1), arrow_of(bounded, rows), BUDGET, method=method)
 
 
 def test_auto_keeps_to_one_join_where_keys_have_no_domain() -> None:

@@ -94,10 +94,13 @@ def cap_attributes(schema: Schema) -> dict[str, list[tuple[str, ...]]]:
     """By which attributes each private table is capped, so that the join has a public bound: as few for each as can be.
 
     A table with fewer caps pays less for them. Tables with declared bounds need none where those serve; where they make
-    the whole bound public, caps are as if only keys were declared, and may be far below the other bounds.
+    the whole bound public, caps are as if only keys were declared, and may be far below the other bounds. Those of
+    public tables stay: nothing else bounds their degrees.
     """
-    if bound_is_public(schema) and any(b.limit > 1 for t in schema.tables for b in t.bounds):
-        only_keys = (replace(t, bounds=tuple(b for b in t.bounds if b.limit == 1)) for t in schema.tables)
+    if bound_is_public(schema) and any(b.limit > 1 for t in schema.tables if t.private for b in t.bounds):
+        only_keys = (
+            replace(t, bounds=tuple(b for b in t.bounds if b.limit == 1 or not t.private)) for t in schema.tables
+        )
         return cap_attributes(Schema(tuple(only_keys), schema.attributes))
     possible: dict[str, list[tuple[str, ...]]] = {}
     for table in schema.tables:
