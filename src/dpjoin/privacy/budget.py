@@ -101,6 +101,11 @@ class Budget:
         most = self.laplace + max(self.options, default=0)
         if not 0 <= self.laplace <= most <= self.exact.epsilon or any(option <= 0 for option in self.options):
             raise SpecError(f"Laplace noise ({float(most):.3g}) must take between none and all of epsilon")
+        if self.composition not in (ZERO_CONCENTRATED, GAUSSIAN):
+            raise SpecError(
+                f"composition ({self.composition.name!r}, grain {self.composition.grain}) must be one that is proved: "
+                "zero-concentrated or Gaussian"
+            )
         if self.composition.grain and not self._gaussian_serves:
             raise SpecError(
                 f"Gaussian composition must have epsilon at least {float(SMALLEST_EPSILON):.3g} and delta at most "
