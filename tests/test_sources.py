@@ -256,7 +256,7 @@ def test_damaged_data_says_nothing_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_same_source(tmp_path: Path) -> None:
-    """Two names for one file are one source; two tables of one database are two."""
+    """Two names for one file are one source; two tables of one database are two, and other files have none."""
     path = tmp_path / "x.db"
     path.touch()
     link = tmp_path / "y.db"
@@ -266,6 +266,9 @@ def test_same_source(tmp_path: Path) -> None:
     assert not same_source((path, "t"), (path, "u"))
     assert same_source(DATA, DATA)
     assert not same_source(DATA, path)
+    file = tmp_path / "z.parquet"
+    assert same_source(file, (file, "t"))
+    assert same_source((file, "t"), (file, "u"))
 
 
 COARSE = [*(pa.timestamp(u, "UTC") for u in ("s", "ms")), *(pa.duration(u) for u in ("s", "ms"))]

@@ -182,7 +182,9 @@ def same_source(first: object, second: object) -> bool:
     if isinstance(first, str | os.PathLike) and isinstance(second, str | os.PathLike):
         a, b = Path(first), Path(second)
         same_file = a.resolve() == b.resolve() or (a.exists() and b.exists() and a.samefile(b))
-        return same_file and first_table == second_table
+        # Only database files have tables inside; of other files the name of one is not looked at.
+        inside = all(_extension(path) in DATABASE_FILES for path in (a, b))
+        return same_file and (first_table == second_table or not inside)
     return first is second
 
 
