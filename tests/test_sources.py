@@ -298,6 +298,26 @@ def test_times_that_duckdb_cannot_hold_are_missing(kind: Any, form: str, tmp_pat
     assert [k for (k,) in found] == [0, 5 * unit, -5 * unit, None, None, None, None]
 
 
+@pytest.mark.parametrize("bounded", ["k", "at"])
+@pytest.mark.parametrize("code", [0, 5])
+def test_times_before_the_calendar_in_parquet_raise_nothing(bounded: str, code: int, tmp_path: Path) -> None:
+    """Also where rows are put in order, and where a row is left out: DuckDB looks at its time all the same."""
+    times = pa.array([0, 0, -(2**63)], pa.int64()).view(pa.timestamp("us"))
+    rows = {"k": times if bounded == "k" else [1, 1, 1], "at": times, "a": [0, 0, code]}
+    for name, table in {"r": rows, "s": {"k": rows["k"][:1]}}.items():
+        pyarrow.parquet.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    bound = DegreeBound(attributes=(bounded,), limit=3)
+    schema = Schema(
+        (
+            Table(name="r", attributes=("k", "at", "a"), bounds=(bound,), enforce=True),
+            Table(name="s", attributes=("k",)),
+        ),
+        (Attribute(name="k", key=True), Attribute(name="at", key=True), Attribute(name="a", range=(0, 1))),
+    )
+    found = DuckEngine(schema, {n: tmp_path / f"{n}.parquet" for n in "rs"}, attributes=("a",))
+    assert found.exact_join_size() == (3 if bounded == "at" and code == 0 else 2)
+
+
 @pytest.mark.parametrize("form", ["arrow", "large", "view", "dictionary", "file"])
 def test_texts_that_are_not_utf8_raise_nothing(form: str, tmp_path: Path) -> None:
     """Arrow lets any bytes pass for text. Those that are none are replaced, as in other sources."""

@@ -298,9 +298,9 @@ class DuckEngine:
             if name in joins:
                 groups[name] = encode.join_value(attribute, self._columns(name), column)
                 conditions.append(f"{groups[name]} IS NOT NULL")
+                seen.append(encode.join_text(attribute, self._columns(name), column))
             elif name in bounded:
-                groups[name] = f"CAST({column.sql} AS VARCHAR)"
-            if name in groups:
+                groups[name] = column.text
                 seen.append(groups[name])
             if not attribute.key:
                 coded = self._coded(table, name)

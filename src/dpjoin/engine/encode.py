@@ -46,6 +46,11 @@ class Column:
         return _in_span(identifier(self.name), self.type) if self.value is None else self.value
 
     @property
+    def text(self) -> str:
+        """The text of its value, by which rows may be grouped and put in order."""
+        return _text(self.sql, self.type)
+
+    @property
     def kind(self) -> str:
         """One of untyped, text, integer, float, boolean, time, scalar, nested."""
         if self.untyped:
@@ -264,6 +269,19 @@ def join_value(attribute: Attribute, columns: Sequence[Column], column: Column) 
     value = _shared_value(attribute, columns, column)
     passed_on = {"BIGINT", "UBIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP"}
     return value if _shared_type(attribute, columns) in passed_on else f"CAST({value} AS VARCHAR)"
+
+
+def join_text(attribute: Attribute, columns: Sequence[Column], column: Column) -> str:
+    """The text of a join value."""
+    return _text(join_value(attribute, columns, column), _shared_type(attribute, columns))
+
+
+def _text(value: str, kind: str) -> str:
+    """A value's text; of a time, that of its microseconds.
+
+    The text of a time outside the calendar raises, and DuckDB may write that of a row in Parquet that is left out.
+    """
+    return f"CAST({f'epoch_us({value})' if kind == 'TIMESTAMP' else value} AS VARCHAR)"
 
 
 def coded(attribute: Attribute, columns: Sequence[Column], column: Column) -> Column:
