@@ -40,6 +40,13 @@ def test_version(capsys):
     assert run(capsys, "--version") == (0, f"dpjoin {dpjoin.__version__}\n", "")
 
 
+def test_the_package_runs_as_a_module():
+    """`python -m dpjoin` is the same command, also where it is not on the path."""
+    command = [sys.executable, "-m", "dpjoin", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"dpjoin {dpjoin.__version__}\n")
+
+
 @pytest.mark.docs
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_help_ends_with_an_example(capsys, verb):
