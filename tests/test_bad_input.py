@@ -79,6 +79,10 @@ WRONG_SPECS = {
         ("'years'", "it has: day, age"),
     ),
     "wrong column type": (("bins = [0, 18, 65, 120]", 'values = ["young"]'), ("visits", "'age'", "text", "convert")),
+    "a key of no columns": (
+        ('"age", "city"]', '"age", "city"]\nunique = []'),
+        ("tables.visits.unique ([])", "at least one attribute", "leave it out"),
+    ),
     "not TOML": (("[privacy]", "[privacy"), ("not valid TOML", "line 1")),
 }
 
@@ -106,6 +110,15 @@ def test_wrong_specs_are_refused_before_anything_is_opened(capsys, tmp_path, cas
     if case == "wrong column type":
         spec.write_text(spec.read_text().replace(" WHERE age >= 18", ""))
     check_refused(capsys, spec, *words)
+
+
+def test_a_bound_on_no_attribute_is_refused():
+    """It would bound the table's rows, which the engine cannot do."""
+    with pytest.raises(dpjoin.SpecError, match=r"'r': a degree bound \(5\) must name at least one attribute"):
+        dpjoin.Schema(
+            (dpjoin.Table(name="r", attributes=("a",), bounds=(DegreeBound(attributes=(), limit=5),)),),
+            (dpjoin.Attribute(name="a", range=(0, 1)),),
+        )
 
 
 def test_a_marginal_too_large_for_memory_is_refused(capsys, tmp_path):

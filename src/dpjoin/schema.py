@@ -319,6 +319,11 @@ def _check_schema(schema: Schema) -> None:
         for bound in table.bounds:
             if bound.limit < 1:
                 raise SpecError(f"table {table.name!r}: a degree bound ({bound.limit}) must be at least 1")
+            if not bound.attributes:
+                raise SpecError(
+                    f"table {table.name!r}: a degree bound ({bound.limit}) must name at least one attribute; "
+                    "name the key, or leave the bound out"
+                )
             for name in bound.attributes:
                 if name not in table.attributes:
                     raise SpecError(

@@ -339,7 +339,10 @@ def _bounds(body: Mapping[str, Any], where: str) -> tuple[DegreeBound, ...]:
     """`unique = ["a", "b"]` and `max_degree = { a = 25, "a, b" = 2 }`: public bounds on degrees."""
     bounds = []
     if "unique" in body:
-        bounds.append(DegreeBound(attributes=_names(body["unique"], f"{where}unique"), limit=1))
+        key = _names(body["unique"], f"{where}unique")
+        if not key:
+            raise SpecError(f"{where}unique ([]) must name at least one attribute; name the key, or leave it out")
+        bounds.append(DegreeBound(attributes=key, limit=1))
     limits = body.get("max_degree", {})
     if not isinstance(limits, Mapping):
         raise SpecError(f'{where}max_degree ({limits!r}) must map attributes to limits, like {{ a = 25, "a, b" = 2 }}')
