@@ -46,10 +46,10 @@ WRONG_SPECS = {
         ("marginals = 2", 'marginals = 2\nproducts = [{ name = "p", weights = { offers = { kind = [1] } } }]'),
         ("'p'", "'kind'", "2 numbers"),
     ),
-    "epsilon zero": (("epsilon = 1.0", "epsilon = 0.0"), ("epsilon (0.0)", "greater than 0")),
+    "epsilon zero": (("epsilon = 1.0", "epsilon = 0.0"), ("privacy.epsilon (0.0)", "greater than 0")),
     "epsilon negative": (("epsilon = 1.0", "epsilon = -1"), ("epsilon (-1.0)", "greater than 0")),
     "epsilon is text": (("epsilon = 1.0", "epsilon = 'one'"), ("privacy.epsilon", "'one'", "must be a number")),
-    "delta zero": (("delta = 1e-6", "delta = 0"), ("delta (0.0)", "between")),
+    "delta zero": (("delta = 1e-6", "delta = 0"), ("privacy.delta (0.0)", "between")),
     "delta one": (("delta = 1e-6", "delta = 1"), ("delta (1.0)", "between")),
     "delta negative": (("delta = 1e-6", "delta = -0.1"), ("delta (-0.1)", "between")),
     "wrong marginals": (("marginals = 2", "marginals = 7"), ("marginals (7)", "between 1 and")),
@@ -79,6 +79,23 @@ WRONG_SPECS = {
         ("'years'", "it has: day, age"),
     ),
     "wrong column type": (("bins = [0, 18, 65, 120]", 'values = ["young"]'), ("visits", "'age'", "text", "convert")),
+    "missing column where attributes are read off the file": (
+        ('attributes = ["day", "age", "city"]', 'columns = { age = "Age" }'),
+        ("tables.visits.columns.age", "has no column 'Age'", "did you mean 'age'?"),
+    ),
+    "a table inside a file that is no database": (
+        ('"visits.parquet"', '"visits.parquet"\ntable = "visits"'),
+        ("tables.visits.table ('visits')", "inside a database", "'visits.parquet'", "remove it"),
+    ),
+    "epsilon beyond all numbers": (("epsilon = 1.0", f"epsilon = 1{'0' * 400}"), ("privacy.epsilon", "between")),
+    "marginals as one list": (
+        ("marginals = 2", 'marginals = ["age", "city"]'),
+        ("workload.marginals (['age', 'city'])", "lists of attributes", "write [['age', 'city']]"),
+    ),
+    "prefixes of an unknown attribute": (
+        ("marginals = 2", 'prefixes = ["agee"]'),
+        ("workload.prefixes: ", "'agee' is not declared", "did you mean 'age'?"),
+    ),
     "a key of no columns": (
         ('"age", "city"]', '"age", "city"]\nunique = []'),
         ("tables.visits.unique ([])", "at least one attribute", "leave it out"),

@@ -53,7 +53,10 @@ def suggest(word: str, known: Iterable[str]) -> str:
     "did you mean 'epsilon'?"
     >>> suggest("q", ["epsilon", "delta"])
     'known: delta, epsilon'
+    >>> suggest("icu", ["ICU", "ward"])
+    "did you mean 'ICU'?"
     """
     words = sorted(known)
-    near = get_close_matches(word, words, n=1)
+    lower = {w.lower(): w for w in reversed(words)}
+    near = get_close_matches(word, words, n=1) or [lower[w] for w in get_close_matches(word.lower(), lower, n=1)]
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(words)}"

@@ -6,8 +6,10 @@ Every key is checked, and a wrong one is named with its file and place. Sources 
 from __future__ import annotations
 
 import math
+import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +92,8 @@ class Spec:
         check_choice("release.profile", profile, PROFILES)
         schema = schema_from_dict(data, folder=folder)
         workload = workload_from_dict(schema, _section(data, "workload") if "workload" in data else DEFAULT_WORKLOAD)
-        budget = Budget(epsilon=float(privacy["epsilon"]), delta=float(privacy["delta"]))
+        with _under("privacy."):
+            budget = Budget(epsilon=float(privacy["epsilon"]), delta=float(privacy["delta"]))
         return cls(schema, workload, budget, method, profile, folder)
 
     def to_toml(self) -> str:
@@ -166,11 +169,11 @@ def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
                 f"workload.marginals ({which!r}) must be a number, or a list of numbers or of attribute lists"
             )
         if isinstance(which, list):
+            if any(isinstance(k, str) for k in which):
+                raise SpecError(f"workload.marginals ({which!r}) must list lists of attributes; write [{which!r}]")
             which = [k if type(k) is int else _names(k, "workload.marginals") for k in which]
-        try:
+        with _under("workload.marginals: "):
             workload += Workload.marginals(schema, which)
-        except SpecError as error:
-            raise SpecError(f"workload.marginals: {error}") from None
     for key, build in (("prefixes", Workload.prefixes), ("ranges", Workload.ranges), ("sums", Workload.sums)):
         for item in _list(data, key):
             what = {"attribute": item} if isinstance(item, str) else item
@@ -180,15 +183,15 @@ def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
                 )
             _check_keys(what, ("attribute", "by"), f"workload.{key}: ")
             (attribute,) = _names([what["attribute"]], f"workload.{key}")
-            workload += build(schema, [attribute], by=_names(what.get("by", []), f"workload.{key}: by"))
+            by = _names(what.get("by", []), f"workload.{key}: by")
+            with _under(f"workload.{key}: "):
+                workload += build(schema, [attribute], by=by)
     for i, item in enumerate(_list(data, "products")):
         workload += _products(schema, item, i)
     if "queries" in data:
         for i, statement in enumerate(_list(data, "queries")):
-            try:
+            with _under(f"workload.queries[{i}]: "):
                 workload += Workload.sql(schema, statement)
-            except SpecError as error:
-                raise SpecError(f"workload.queries[{i}]: {error}") from None
     workload += Workload(schema, tuple(_group(schema, item, i) for i, item in enumerate(_list(data, "groups"))))
     if not workload.groups:
         raise SpecError("workload must ask something; marginals = 2 is a good start")
@@ -208,10 +211,8 @@ def _important(workload: Workload, item: object, where: str) -> Workload:
     groups = tuple(g for g in workload.groups if set(g.scope) == wanted)
     if not groups:
         raise SpecError(f"{where}: no group of the workload looks at just {sorted(wanted)}; ask for it as well")
-    try:
+    with _under(f"{where}: "):
         return Workload(workload.schema, groups).important(factor)
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from None
 
 
 def _group(schema: Schema, item: Any, number: int) -> Group:
@@ -293,7 +294,7 @@ def _attribute(name: str, body: object) -> Attribute:
         if not isinstance(body.get(key, False), bool):
             raise SpecError(f"{where}{key} ({body[key]!r}) must be true or false")
     bins = tuple(_number(e, where + "bins") for e in body["bins"]) if "bins" in body else None
-    try:
+    with _under(f"[attributes.{name}] "):
         return Attribute(
             name=name,
             values=tuple(body["values"]) if "values" in body else None,
@@ -302,8 +303,6 @@ def _attribute(name: str, body: object) -> Attribute:
             key=body.get("key", False),
             other=body.get("other", False),
         )
-    except SpecError as error:
-        raise SpecError(f"[attributes.{name}] {error}") from None
 
 
 def _table(name: str, body: object, declared: Sequence[str], folder: Path) -> Table:
@@ -317,6 +316,8 @@ def _table(name: str, body: object, declared: Sequence[str], folder: Path) -> Ta
     for key in ("source", "table"):
         if key in body and not isinstance(body[key], str):
             raise SpecError(f"{where}{key} ({body[key]!r}) must be text")
+    if {"source", "table"} <= set(body):
+        _check_database(body["source"], f"{where}table ({body['table']!r})")
     if not isinstance(body.get("private", True), bool):
         raise SpecError(f"{where}private ({body['private']!r}) must be true or false")
     if "attributes" in body:
@@ -333,6 +334,15 @@ def _table(name: str, body: object, declared: Sequence[str], folder: Path) -> Ta
         bounds=_bounds(body, where),
         enforce=_enforced(body, where),
     )
+
+
+def _check_database(source: str, what: str) -> None:
+    from dpjoin.engine.sources import DATABASE_FILES
+
+    if Path(source).suffix.lower() not in DATABASE_FILES:
+        raise SpecError(
+            f"{what} must be a table inside a database ({', '.join(DATABASE_FILES)}), not of {source!r}; remove it"
+        )
 
 
 def _bounds(body: Mapping[str, Any], where: str) -> tuple[DegreeBound, ...]:
@@ -377,7 +387,20 @@ def _attributes_by_column(
     with connected() as connection:
         opened = open_source(connection, name, path, table=body.get("table"), columns=())
     present = {column.name for column in opened.columns}
+    for attribute, column in columns.items():
+        if attribute in declared and column not in present:
+            where = f"tables.{name}.columns.{attribute}"
+            raise SourceError(f"{where}: {opened.origin} has no column {column!r}; {suggest(column, present)}")
     return tuple(a for a in declared if columns.get(a, a) in present)
+
+
+@contextmanager
+def _under(where: str) -> Iterator[None]:
+    """What is wrong is named with its place in the spec."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(f"{where}{error}") from None
 
 
 def _section(data: Mapping[str, Any], key: str, *, required: bool = False) -> Mapping[str, Any]:
@@ -413,6 +436,8 @@ def _check_keys(data: Mapping[str, Any], known: Sequence[str], where: str) -> No
 def _number(value: object, where: str) -> float:
     if isinstance(value, str) and value in ("inf", "-inf"):
         return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise SpecError(f"{where} ({value!r}) must be a number; correct it")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise SpecError(f"{where} must lie between -1e308 and 1e308; write inf for no limit")
     return value
