@@ -96,6 +96,17 @@ WRONG_SPECS = {
         ("marginals = 2", 'prefixes = ["agee"]'),
         ("workload.prefixes: ", "'agee' is not declared", "did you mean 'age'?"),
     ),
+    "a sum over more values than a model holds": (
+        ("range = [1, 4]", "range = [1, 100_000_000]"),
+        ("workload", "'price' has 100,000,000 values", "4,194,304 at most", "use bins"),
+    ),
+    "more ranges than fit into memory": (
+        (
+            '4]\n[attributes.kind]\nvalues = ["tea", "cake"]\n\n[workload]\nmarginals = 2',
+            '20_000]\n[attributes.kind]\nvalues = ["tea", "cake"]\n\n[workload]\nranges = ["price"]',
+        ),
+        ("'price ranges' has 200,010,000 queries", "at most 16,777,216", "prefixes"),
+    ),
     "a key of no columns": (
         ('"age", "city"]', '"age", "city"]\nunique = []'),
         ("tables.visits.unique ([])", "at least one attribute", "leave it out"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
+import tracemalloc
 from importlib.resources import files
 
 import numpy as np
@@ -14,8 +16,9 @@ from hypothesis import strategies as st
 import strategies
 from dpjoin.errors import SourceError, SpecError
 from dpjoin.privacy.budget import Budget
+from dpjoin.schema import Attribute, Schema, Table
 from dpjoin.spec import Spec, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
-from dpjoin.workload import Workload, group_to_json
+from dpjoin.workload import CELLS, PREFIXES, RANGES, Workload, group_to_json, kronecker
 from shop import SPEC, make_shop, run
 
 
@@ -42,6 +45,35 @@ def test_random_specs_survive_toml_and_json(seed, epsilon, delta):
     assert same_workload(again.workload, workload)
     stored = json.loads(json.dumps({"schema": schema_to_dict(schema), "workload": workload_to_dict(workload)}))
     assert same_workload(workload_from_dict(schema_from_dict(stored["schema"]), stored["workload"]), workload)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32, object])
+def test_prefixes_and_ranges_are_what_their_matrices_say(dtype):
+    """Running sums in place of a matrix, along either axis, for all rows of the first factor and for some."""
+    schema = Schema(
+        (Table(name="r", attributes=("a", "c")),),
+        (Attribute(name="a", range=(0, 6)), Attribute(name="c", range=(0, 3))),
+    )
+    cells = np.random.default_rng(3).integers(0, 1000, (7, 4))
+    for kinds in itertools.product((CELLS, PREFIXES, RANGES), repeat=2):
+        group = kronecker(schema, dict(zip("ac", kinds, strict=True)))
+        first, second = (factor.matrix(n) for factor, n in zip(group.factors, group.shape, strict=True))
+        for rows in (slice(None), slice(2, 5)):
+            found = group.apply(cells.astype(dtype), rows)
+            assert found.dtype == dtype
+            assert np.array_equal(found.astype(np.float64), (first[rows] @ cells @ second.T).reshape(-1))
+
+
+def test_ranges_of_many_values_take_no_matrix():
+    """Half a million ranges of a thousand values: a matrix of them would take four gigabytes."""
+    schema = Schema((Table(name="r", attributes=("a",)),), (Attribute(name="a", range=(1, 1000)),))
+    (group,) = Workload.ranges(schema, ["a"]).groups
+    tracemalloc.start()
+    found = group.apply(np.ones(1000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(found), found[0], found[999], group.max_abs) == (500_500, 1.0, 1000.0, 1)
+    assert most < 2**26
 
 
 def test_the_demo_spec_survives_toml():

@@ -52,6 +52,8 @@ from dpjoin.workload import Group, Products, Workload
 
 MAX_TABLES = 8
 """The gauge looks at every subset of the tables."""
+MOST_QUERIES = 2**24
+"""Of one group: its answers with their error bars take about 200 bytes each."""
 BYTES_PER_CELL = 48
 """The fit holds about six tables of the domain in double precision."""
 BYTES_PER_TREE_CELL = 300
@@ -146,6 +148,12 @@ def check_feasible(schema: Schema, workload: Workload) -> None:
         raise SpecError(
             f"a release joins at most {MAX_TABLES} tables; the schema has {len(schema.tables)}; leave some out"
         )
+    for group in workload.groups:
+        if len(group) > MOST_QUERIES:
+            raise SpecError(
+                f"the group {group.name!r} has {len(group):,} queries, which must be at most {MOST_QUERIES:,}; use "
+                "coarser bins, or prefixes, of which any range is a difference"
+            )
     if is_large(workload):
         _check_large(schema, workload)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from dpjoin.errors import SpecError, suggest
 from dpjoin.schema import OTHER, Attribute, Schema
-from dpjoin.workload import CELLS, Factor, Kronecker, amounts, kronecker, where
+from dpjoin.workload import CELLS, Factor, Kronecker, amounts, check_askable, kronecker, where
 
 Node = Mapping[str, Any]
 Constant = str | int | float | bool
@@ -176,6 +176,7 @@ def _column(schema: Schema, node: Node) -> str:
         raise SpecError(
             f"SQL: {matches[0]!r} is a key that no query can look at; give it values, a range or bins instead"
         )
+    check_askable(schema.attribute(matches[0]))
     return matches[0]
 
 

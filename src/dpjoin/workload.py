@@ -25,13 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.errors import SpecError, suggest
-from dpjoin.schema import Schema, Value
+from dpjoin.schema import Attribute, Schema, Value
 
 IntArray = NDArray[np.int64]
 WEIGHT_BITS = 16
 """Fractional bits of a fixed-point weight."""
 AMOUNT_BITS = 24
 """Bits of the largest amount in a sum."""
+MOST_VALUES = 2**22
+"""Of an attribute that queries look at: what a model written down as a table may have."""
 KINDS = ("cells", "prefixes", "ranges", "weights", "rows")
 
 
@@ -147,14 +149,18 @@ class Kronecker:
 
     @cached_property
     def _matrices(self) -> tuple[IntArray | None, ...]:
-        return tuple(None if f.kind == "cells" else f.matrix(n) for f, n in zip(self.factors, self.shape, strict=True))
+        """Those that are written down: cells, prefixes and ranges need none, and would take the square of `shape`."""
+        return tuple(
+            f.matrix(n) if f.kind in ("weights", "rows") else None
+            for f, n in zip(self.factors, self.shape, strict=True)
+        )
 
     def apply(self, marginal: NDArray[Any], rows: slice = slice(None)) -> NDArray[Any]:
         """The group's answers, in units, from the marginal over its scope; for some rows of the first factor only."""
         answers = marginal.reshape(self.shape)
-        for axis, matrix in enumerate(self._matrices):
+        for axis, (factor, matrix) in enumerate(zip(self.factors, self._matrices, strict=True)):
             if matrix is None:
-                answers = answers if axis else answers[rows]
+                answers = _running_sums(answers, axis, factor.kind, slice(None) if axis else rows)
                 continue
             wanted = (matrix if axis else matrix[rows]).astype(answers.dtype)
             if 0 < axis == answers.ndim - 1:  # the layout is right already: nothing is copied
@@ -174,6 +180,22 @@ class Kronecker:
     def max_abs(self) -> int:
         """The largest weight any query gives any join result, in units."""
         return math.prod(1 if m is None else largest_weight(m) for m in self._matrices)
+
+
+def _running_sums(cells: NDArray[Any], axis: int, kind: str, rows: slice) -> NDArray[Any]:
+    """Some of the cells, prefixes or ranges along an axis, without a matrix; floats add up in double precision."""
+    if kind == "cells":
+        return np.moveaxis(np.moveaxis(cells, axis, 0)[rows], 0, axis)
+    exact = np.float64 if cells.dtype.kind == "f" else None
+    upto = np.moveaxis(np.cumsum(cells, axis=axis, dtype=exact), axis, 0)
+    if kind == "prefixes":
+        found = upto[rows]
+    else:
+        low, high = (ends[rows] for ends in np.triu_indices(len(upto)))
+        found = upto[high]
+        inner = low > 0
+        found[inner] -= upto[low[inner] - 1]
+    return np.moveaxis(found, 0, axis).astype(cells.dtype, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,13 +405,23 @@ class Workload:
         return cls(schema, tuple(g for s in statements for g in parse_groups(schema, s)))
 
 
+def check_askable(attribute: Attribute) -> None:
+    """Refuse attributes that no query can look at: keys, and ranges of more values than a model can hold."""
+    if attribute.key:
+        raise SpecError(
+            f"attribute {attribute.name!r} is a key that no query can look at; give it values, a range or bins instead"
+        )
+    if attribute.size > MOST_VALUES:
+        raise SpecError(
+            f"attribute {attribute.name!r} has {attribute.size:,} values, and queries can look at {MOST_VALUES:,} at "
+            "most; use bins, or a smaller range"
+        )
+
+
 def kronecker(schema: Schema, factors: Mapping[str, Factor], *, name: str | None = None) -> Kronecker:
     """A group from one factor per attribute; attributes are checked, ordered and named."""
     for attribute in factors:
-        if schema.attribute(attribute).key:
-            raise SpecError(
-                f"attribute {attribute!r} is a key that no query can look at; give it values, a range or bins instead"
-            )
+        check_askable(schema.attribute(attribute))
     scope = schema.in_order(factors)
     shape = schema.shape(scope)
     ordered = tuple(factors[a] for a in scope)
@@ -414,6 +446,7 @@ def amounts(schema: Schema, attribute: str) -> Factor:
 
     Exact where they fit into AMOUNT_BITS bits; otherwise rounded to that many bits of the largest.
     """
+    check_askable(schema.attribute(attribute))
     numbers = schema.attribute(attribute).amounts
     denominator = math.lcm(*(n.denominator for n in numbers))
     unit = Fraction(math.gcd(*(int(n * denominator) for n in numbers)) or 1, denominator)
