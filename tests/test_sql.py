@@ -98,11 +98,35 @@ def test_grouped_columns_need_not_be_selected():
         ("gate NOT BETWEEN 2 AND 4", (1, 0, 0, 0, 1, 0)),
         ("gate > -1", (1, 1, 1, 1, 1, 0)),
         ("rain <> 2", (1, 0, 1)),
+        ("late", (0, 1)),
+        ("NOT late", (1, 0)),
+        ("NOT NOT late", (0, 1)),
+        ("origin = 'JFK' OR origin = 'EWR'", (1, 1, 0)),
+        ("NOT (origin = 'JFK' OR origin = 'EWR')", (0, 0, 1)),
+        ("NOT (gate > 1 AND gate < 4)", (1, 0, 0, 1, 1, 0)),
+        ("gate < 2 OR (gate > 2 AND gate <= 4) OR gate IS NULL", (1, 0, 1, 1, 0, 1)),
+        ("gate IS NULL", (0, 0, 0, 0, 0, 1)),
+        ("NOT gate IS NULL", (1, 1, 1, 1, 1, 0)),
+        ("gate IS NOT NULL", (1, 1, 1, 1, 1, 0)),
+        ("origin IS NOT NULL", (1, 1, 1)),
     ],
 )
 def test_conditions_select_whole_codes(condition, weights):
     """Each condition gives weight one to exactly the codes that satisfy it; `other` compares only as a word."""
     assert row(condition) == weights
+
+
+def test_a_negated_or_is_one_condition_for_each_column():
+    """NOT moves inward, so that several columns may stand under it."""
+    group = one("SELECT COUNT(*) FROM joined WHERE NOT (origin = 'JFK' OR late)")
+    assert [f.row for f in group.factors] == [(1, 0, 1), (1, 0)]
+    assert group.name == "count where origin <> 'JFK' and not late"
+
+
+@pytest.mark.parametrize("counted", ["1", "'x'", "origin", "carrier", "late"])
+def test_counts_of_what_is_never_missing_are_counts(counted):
+    """COUNT(1), and COUNT of a column without missing values."""
+    assert one(f"SELECT COUNT({counted}) FROM joined").name == "count"
 
 
 def test_sums_and_filters_on_one_attribute_multiply():
@@ -114,12 +138,19 @@ def test_sums_and_filters_on_one_attribute_multiply():
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("SELECT COUNT(*) FROM joined WHERE origin = 'JFK' OR late = true", "OR cannot be asked; use IN"),
-        ("SELECT AVG(miles) FROM joined", "ask SUM(column) and COUNT(*), then divide"),
+        ("SELECT COUNT(*) FROM joined WHERE origin = 'JFK' OR late = true", "OR cannot be asked of several"),
+        ("SELECT AVG(miles) FROM joined", "ask SUM(miles) and COUNT(*), then divide"),
+        ("SELECT AVG(gate) FROM joined", "ask SUM(gate) and COUNT(*) WHERE gate <> 'other', then divide"),
         ("SELECT MAX(miles) FROM joined", "MAX cannot be asked"),
         ("SELECT DISTINCT origin FROM joined", "DISTINCT cannot be asked"),
         ("SELECT COUNT(DISTINCT origin) FROM joined", "DISTINCT inside COUNT"),
-        ("SELECT COUNT(origin) FROM joined", "use COUNT(*)"),
+        ("SELECT COUNT(gate) FROM joined", "ask COUNT(*) WHERE gate <> 'other'"),
+        ("SELECT COUNT(NULL) FROM joined", "ask COUNT(*)"),
+        (
+            "SELECT CASE WHEN rain > 0 THEN 'wet' END AS sky, COUNT(*) FROM joined GROUP BY sky",
+            "GROUP BY takes columns",
+        ),
+        ("SELECT origin, gate FROM joined LIMIT 5", "columns alone ask for rows"),
         ("SELECT origin, COUNT(*) FROM joined GROUP BY 1 HAVING COUNT(*) > 1", "HAVING cannot be asked"),
         ("SELECT COUNT(*) FROM flights", "the only table is joined"),
         ("SELECT COUNT(*) FROM flights JOIN weather USING (hour)", "the tables are joined already"),
@@ -129,7 +160,6 @@ def test_sums_and_filters_on_one_attribute_multiply():
         ("SELECT SUM(miles * 2) FROM joined", "SUM takes one column"),
         ("SELECT COUNT(*) * 2 FROM joined", "expressions cannot be asked"),
         ("SELECT COUNT(*) FROM joined WHERE miles + 1 > 3", "expressions cannot be asked"),
-        ("SELECT COUNT(*) FROM joined WHERE origin IS NULL", "WHERE takes"),
         ("SELECT COUNT(*) FROM joined WHERE origin LIKE 'J%'", "WHERE takes"),
         ("SELECT COUNT(*) FILTER (WHERE late) FROM joined", "put the condition into WHERE"),
         ("SELECT COUNT(*) OVER () FROM joined", "window functions"),
@@ -137,8 +167,6 @@ def test_sums_and_filters_on_one_attribute_multiply():
         ("SELECT * FROM joined", "SELECT * asks for rows"),
         ("SELECT origin FROM joined GROUP BY origin", "no COUNT(*) or SUM"),
         ("SELECT COUNT(*) FROM joined UNION ALL SELECT COUNT(*) FROM joined", "UNION"),
-        ("SELECT COUNT(*) FROM joined; SELECT COUNT(*) FROM joined", "one statement at a time"),
-        ("DELETE FROM joined", "only SELECT"),
         ("SELECT origin, COUNT(*) FROM joined GROUP BY 1 ORDER BY 2", "ORDER BY and LIMIT"),
         (
             "SELECT origin, COUNT(*) FROM joined WHERE origin <> 'JFK' GROUP BY 1",
@@ -160,6 +188,14 @@ def test_what_is_no_linear_query_is_refused_with_a_way_out(statement, words):
     [
         ("SELEC COUNT(*)", "cannot be read"),
         ("", "must be a statement"),
+        ("SELECT COUNT(*) FROM joined; SELECT COUNT(*) FROM joined", "one statement at a time, not 2"),
+        ("DELETE FROM joined", "only SELECT"),
+        ("SELECT", "cannot be read"),
+        ("SELECT origin, COUNT(*) FROM joined GROUP BY 1 LIMIT -1", "LIMIT (-1) must not be negative"),
+        ("SELECT COUNT(*) FROM joined WHERE origin IS NULL", "no value of 'origin' satisfies WHERE origin is null"),
+        ("SELECT COUNT(*) FROM joined WHERE carrier IS NULL", "count as 'other'; ask carrier = 'other'"),
+        ("SELECT COUNT(*) FROM joined WHERE origin", "must be compared with text, not with true"),
+        ("SELECT COUNT(*) FROM joined WHERE origin = 'JFX' OR origin = 'JFK'", "did you mean 'JFK'?"),
         ("SELECT orign, COUNT(*) FROM joined GROUP BY 1", "did you mean 'origin'?"),
         ("SELECT hour, COUNT(*) FROM joined GROUP BY 1", "'hour' is a key"),
         ("SELECT origin, COUNT(*) FROM joined", "add GROUP BY origin"),
@@ -197,7 +233,7 @@ def test_presentation_is_understood_for_answers():
         SCHEMA,
         "SELECT COUNT(*) AS n, carrier c FROM joined WHERE carrier <> 'UA' GROUP BY c ORDER BY n DESC, carrier LIMIT 2",
     )
-    assert query.by == ("carrier",)
+    assert (query.by, query.names) == (("carrier",), ("c",))
     assert dict(query.kept) == {"carrier": frozenset({1, 2})}
     assert query.order == ((1, True), (0, False))
     assert query.limit == 2

@@ -85,7 +85,7 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
         (tuple(_label(names[c]) for names, c in zip(labels, code, strict=True)), numbers, bars)
         for code, numbers, bars in rows[: query.limit]
     )
-    return Answers(query.by, _titles(query.measures), shown, coverage)
+    return Answers(query.names, _titles(query.measures), shown, coverage)
 
 
 def _cells(release: Release, query: Query, measure: Measure, coverage: float) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ queries can say:
 
     SELECT [columns,] COUNT(*) | SUM(column) [, …] FROM joined [WHERE …] [GROUP BY columns | ALL]
 
-where WHERE is an AND of comparisons of a declared attribute with constants.
+where WHERE is an AND of conditions, each of which compares one declared attribute with constants (OR and NOT included).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _COMPARE = {
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_COLUMNS_ONLY = "SQL: GROUP BY takes columns only; put the grouping into the attribute's values or bins"
 _ACCEPTED = "ask SELECT columns, COUNT(*) or SUM(column) FROM joined WHERE … AND … GROUP BY columns"
 
 
@@ -55,6 +56,8 @@ class Query:
 
     by: tuple[str, ...]
     """The grouped attributes, in the order of the statement."""
+    names: tuple[str, ...]
+    """What the statement calls them."""
     measures: tuple[Measure, ...]
     kept: Mapping[str, frozenset[int]]
     """For a grouped attribute that is also filtered: the codes to show."""
@@ -79,6 +82,12 @@ def read_query(schema: Schema, statement: str) -> Query:
     """Understand a statement, or say what in it cannot be asked."""
     node = _select_node(statement)
     select = list(node["select_list"])
+    if not node.get("group_expressions") and all(e["class"] == "COLUMN_REF" for e in select):
+        for e in select:
+            _column(schema, e)
+        raise Unsupported(
+            f"SQL: columns alone ask for rows, not for numbers; {_ACCEPTED}, or draw rows with synthesize"
+        )
     columns = [(i, _column(schema, e)) for i, e in enumerate(select) if e["class"] == "COLUMN_REF"]
     names = [name for _, name in columns]
     by = _grouped(schema, node, select, names)
@@ -104,7 +113,8 @@ def read_query(schema: Schema, statement: str) -> Query:
     positions |= {i: len(shown) + k for k, (i, _) in enumerate(aggregates)}
     titles = {e["alias"].lower(): i for i, e in enumerate(select) if e.get("alias")}
     order, limit = _presentation(schema, node, select, positions, titles, names)
-    return Query(shown, measures, kept, order, limit)
+    called = {name: str(select[i].get("alias") or name) for i, name in columns}
+    return Query(shown, tuple(called.get(a, a) for a in shown), measures, kept, order, limit)
 
 
 def columns_of(schema: Schema, statement: str) -> tuple[str, ...]:
@@ -139,12 +149,12 @@ def _select_node(statement: str) -> Node:
         raise SpecError(f"SQL ({statement!r}) must be a statement; {_ACCEPTED}")
     tree = _tree(statement)
     if tree.get("error"):
-        if "SELECT" in tree.get("error_message", ""):
-            raise Unsupported(f"SQL: only SELECT can be asked; {_ACCEPTED}")
+        if "Only SELECT" in tree.get("error_message", ""):
+            raise SpecError(f"SQL: only SELECT can be asked; {_ACCEPTED}")
         message = tree.get("error_message", "").splitlines()[0]
         raise SpecError(f"SQL: {statement!r} cannot be read: {message}")
     if len(tree["statements"]) != 1:
-        raise Unsupported("SQL: one statement at a time; split them")
+        raise SpecError(f"SQL: one statement at a time, not {len(tree['statements'])}; split them")
     node: Node = tree["statements"][0]["node"]
     if node["type"] != "SELECT_NODE":
         raise Unsupported("SQL: UNION and other set operations cannot be asked; ask each SELECT on its own")
@@ -168,16 +178,22 @@ def _select_node(statement: str) -> Node:
 def _column(schema: Schema, node: Node) -> str:
     """The declared attribute a column reference means; case does not matter, as in SQL."""
     written = str(node["column_names"][-1])
-    known = [a.name for a in schema.attributes]
-    matches = [a for a in known if a == written] or [a for a in known if a.lower() == written.lower()]
+    matches = _matching(schema, written)
     if len(matches) != 1:
-        raise SpecError(f"SQL: {written!r} is not an attribute; {suggest(written, known)}")
+        raise SpecError(
+            f"SQL: {written!r} is not an attribute; {suggest(written, [a.name for a in schema.attributes])}"
+        )
     if schema.attribute(matches[0]).key:
         raise SpecError(
             f"SQL: {matches[0]!r} is a key that no query can look at; give it values, a range or bins instead"
         )
     check_askable(schema.attribute(matches[0]))
     return matches[0]
+
+
+def _matching(schema: Schema, written: str) -> list[str]:
+    known = [a.name for a in schema.attributes]
+    return [a for a in known if a == written] or [a for a in known if a.lower() == written.lower()]
 
 
 def _grouped(schema: Schema, node: Node, select: list[Any], names: list[str]) -> tuple[str, ...]:
@@ -193,10 +209,12 @@ def _grouped(schema: Schema, node: Node, select: list[Any], names: list[str]) ->
                 raise SpecError(f"SQL: GROUP BY {position} must be the number of a selected column; name the column")
             expression = select[position - 1]
         if expression["class"] != "COLUMN_REF":
-            raise Unsupported("SQL: GROUP BY takes columns only; put the grouping into the attribute's values or bins")
+            raise Unsupported(_COLUMNS_ONLY)
         alias = str(expression["column_names"][-1]).lower()
-        aliased = [e for e in select if e["class"] == "COLUMN_REF" and e.get("alias", "").lower() == alias]
-        by.append(_column(schema, aliased[0] if aliased else expression))
+        aliased = [e for e in select if e.get("alias", "").lower() == alias]
+        if aliased and aliased[0]["class"] != "COLUMN_REF" and not _matching(schema, alias):
+            raise Unsupported(_COLUMNS_ONLY)
+        by.append(_column(schema, aliased[0] if aliased and aliased[0]["class"] == "COLUMN_REF" else expression))
     for name in names:
         if name not in by:
             raise SpecError(f"SQL: {name!r} is selected and not grouped; add GROUP BY {', '.join([*by, name])}")
@@ -245,10 +263,17 @@ def _summed(schema: Schema, node: Node) -> str | None:
         raise Unsupported(f"SQL: FILTER after {shown} cannot be asked; put the condition into WHERE")
     if function == "count_star" or (function == "count" and not arguments):
         return None
+    if function == "count" and _is_constant(arguments[0]):
+        return None
+    named = _column(schema, arguments[0]) if arguments and arguments[0]["class"] == "COLUMN_REF" else None
+    # Among numbers and booleans `other` is missing, and counts as 0 in a sum.
+    apart = "" if named is None or not schema.attribute(named).other else f" WHERE {named} <> '{OTHER}'"
     if function == "count":
-        raise Unsupported("SQL: COUNT(column) cannot be asked; use COUNT(*), every join result has a value")
+        if named is not None and None not in schema.attribute(named).labels:
+            return None
+        raise Unsupported(f"SQL: COUNT(column) cannot be asked; ask COUNT(*){apart}")
     if function in ("avg", "mean"):
-        raise Unsupported("SQL: AVG cannot be asked; ask SUM(column) and COUNT(*), then divide")
+        raise Unsupported(f"SQL: AVG cannot be asked; ask SUM({named or 'column'}) and COUNT(*){apart}, then divide")
     if function != "sum":
         raise Unsupported(f"SQL: {function.upper()} cannot be asked; only COUNT(*) and SUM(column) can")
     if len(arguments) != 1 or arguments[0]["class"] != "COLUMN_REF":
@@ -269,18 +294,46 @@ def _arguments(node: Node) -> list[Node]:
 def _conjuncts(node: Node | None) -> Iterable[Node]:
     if node is None:
         return
+    node = _inward(node)
     if node["type"] == "CONJUNCTION_AND":
         for child in node["children"]:
             yield from _conjuncts(child)
-    elif node["type"] == "CONJUNCTION_OR":
-        raise Unsupported("SQL: OR cannot be asked; use IN for one column, or ask each case and add the answers")
     else:
         yield node
 
 
+def _inward(node: Node) -> Node:
+    """NOT moves past AND, OR and another NOT, to a single comparison."""
+    if node["type"] != "OPERATOR_NOT":
+        return node
+    (child,) = node["children"]
+    if child["type"] == "OPERATOR_NOT":
+        return _inward(child["children"][0])
+    swapped = {"CONJUNCTION_AND": "CONJUNCTION_OR", "CONJUNCTION_OR": "CONJUNCTION_AND"}.get(child["type"])
+    if swapped is None:
+        return node
+    return {**child, "type": swapped, "children": [{**node, "children": [c]} for c in child["children"]]}
+
+
 def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
     """The attribute, the codes that satisfy the condition, and the condition in words."""
+    node = _inward(node)
     kind = node["type"]
+    if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+        (name, codes, text), *others = [_condition(schema, child) for child in node["children"]]
+        if any(another != name for another, _, _ in others):
+            raise Unsupported(
+                "SQL: OR cannot be asked of several columns; ask each case, add them, and take away what both have"
+            )
+        for _, more, said in others:
+            codes = codes | more if kind == "CONJUNCTION_OR" else codes & more
+            text += f" {'or' if kind == 'CONJUNCTION_OR' else 'and'} {said}"
+        return name, codes, f"({text})"
+    if kind == "COLUMN_REF":
+        name = _column(schema, node)
+        return name, _codes(schema.attribute(name), "=", True), name
+    if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
+        return _missing(schema, _compared(schema, node["children"][0]), kind == "OPERATOR_IS_NULL")
     if kind in _COMPARE:
         op, left, right = _COMPARE[kind], node["left"], node["right"]
         if left["class"] != "COLUMN_REF":
@@ -306,6 +359,11 @@ def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
         return name, frozenset(range(attribute.size)) - inside, f"{name} not {text}"
     if kind == "OPERATOR_NOT":
         (child,) = node["children"]
+        if child["type"] in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
+            return _missing(schema, _compared(schema, child["children"][0]), child["type"] != "OPERATOR_IS_NULL")
+        if child["type"] == "COLUMN_REF":
+            name = _column(schema, child)
+            return name, _codes(schema.attribute(name), "=", False), f"not {name}"
         if child["type"] in (*_COMPARE, "COMPARE_BETWEEN", "COMPARE_IN"):
             name, codes, text = _condition(schema, child)
             rest = frozenset(range(schema.attribute(name).size)) - codes
@@ -316,7 +374,20 @@ def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
             return name, rest, words
     if node["class"] == "SUBQUERY":
         raise Unsupported("SQL: subqueries cannot be asked; list the values with IN")
-    raise Unsupported("SQL: WHERE takes column = constant, <>, <, <=, >, >=, BETWEEN and IN, joined by AND; rewrite it")
+    raise Unsupported(
+        "SQL: WHERE takes column = constant, <>, <, <=, >, >=, BETWEEN, IN, IS NULL with AND, OR and NOT; rewrite it"
+    )
+
+
+def _missing(schema: Schema, name: str, wanted: bool) -> tuple[str, frozenset[int], str]:
+    """IS NULL and IS NOT NULL: among numbers and booleans `other` is missing, elsewhere it is the word."""
+    attribute = schema.attribute(name)
+    if attribute.other and None not in attribute.labels:
+        asked = f"{name} {'=' if wanted else '<>'} '{OTHER}'"
+        raise SpecError(f"SQL: missing values of {name!r} count as {OTHER!r}; ask {asked}")
+    none = _other(attribute)
+    codes = none if wanted else frozenset(range(attribute.size)) - none
+    return name, codes, f"{name} is {'' if wanted else 'not '}null"
 
 
 def _compared(schema: Schema, node: Node) -> str:
@@ -353,6 +424,14 @@ def _constant(node: Node) -> Constant:
         if inner in ("t", "f"):
             return inner == "t"
     raise Unsupported("SQL: a column can only be compared with text, a number, true or false; write the constant out")
+
+
+def _is_constant(node: Node) -> bool:
+    try:
+        _constant(node)
+    except Unsupported:
+        return False
+    return True
 
 
 def _shown(value: Constant) -> str:
@@ -463,6 +542,8 @@ def _presentation(
             count = _constant(modifier["limit"]) if modifier.get("limit") else None
             if not isinstance(count, int) or "PERCENT" in modifier["type"]:
                 raise Unsupported("SQL: LIMIT takes a whole number; leave it out")
+            if count < 0:
+                raise SpecError(f"SQL: LIMIT ({count}) must not be negative; leave it out")
             limit = count
         else:
             raise Unsupported("SQL: OFFSET and the like do not change what is asked; leave them out")
