@@ -247,6 +247,44 @@ def test_wrong_calls_are_refused() -> None:
         dj.release(nine, dj.Workload.marginals(nine, 2), {**TABLES, **dict.fromkeys(names, TABLES["r"])}, BUDGET)
 
 
+def test_calls_of_the_wrong_kind_are_refused_before_a_row_is_read(released: dj.Release) -> None:
+    """What is easily mistaken is named: a tuple for a budget, a list of tables, a number of marginals."""
+    schema, budget, tables = make_schema(), dj.Budget(epsilon=1.0, delta=1e-6), make_tables(10)
+    workload = dj.Workload.marginals(schema, 1)
+    wrong: list[tuple[tuple[Any, ...], str]] = [
+        (("spec.toml", workload, tables, budget), "schema must be a dj.Schema, not a str"),
+        ((schema, 2, tables, budget), "workload must be a dj.Workload, not a int"),
+        ((schema, workload, list(tables.values()), budget), "tables must map each table's name"),
+        ((schema, workload, tables, (1.0, 1e-6)), "budget must be a dj.Budget, not a tuple"),
+    ]
+    for arguments, words in wrong:
+        with pytest.raises(dj.SpecError, match=words):
+            dj.release(*arguments)
+    with pytest.raises(dj.SpecError, match=r"marginals \('a'\) must be numbers or lists of attributes"):
+        dj.Workload.marginals(schema, ["a", "b"])
+    with pytest.raises(dj.ReleaseError, match=r"rows \(1000\.0\) must be a whole number"):
+        released.sample(1e3, seed=1)  # type: ignore[arg-type]
+    with pytest.raises(dj.ReleaseError, match=r"seed \(-1\) must be a whole number"):
+        released.sample(1, seed=-1)
+
+
+def test_a_release_is_asked_in_sql(released: dj.Release) -> None:
+    """A statement stands for the workload that it makes."""
+    statement = "SELECT a, COUNT(*) FROM joined GROUP BY a"
+    workload = dj.Workload.sql(released.schema, statement)
+    assert np.array_equal(released.answer(statement), released.answer(workload))
+    assert np.array_equal(released.error(statement), released.error(workload))
+
+
+def test_a_release_shows_itself_in_one_line(released: dj.Release) -> None:
+    """What it is of, its guarantee and its columns; no page of arrays."""
+    shown = repr(released)
+    assert "\n" not in shown
+    assert len(shown) < 300
+    for words in ("⋈", "epsilon=1, delta=1e-06", f"{released.join_size:,}", ", ".join(released.attributes)):
+        assert words in shown
+
+
 def test_loading_what_is_no_release_is_refused(tmp_path: Path) -> None:
     """A missing or damaged folder gives one line."""
     with pytest.raises(dj.ReleaseError, match="not a release folder"):

@@ -64,6 +64,35 @@ def test_prefixes_and_ranges_are_what_their_matrices_say(dtype):
             assert np.array_equal(found.astype(np.float64), (first[rows] @ cells @ second.T).reshape(-1))
 
 
+def test_domains_may_be_lists_and_arrays():
+    """They become tuples of Python's numbers, so that labels, comparisons and manifests are as from a file."""
+    bins = Attribute(name="a", bins=np.linspace(0, 1, 5))
+    assert bins.labels == ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
+    assert (
+        Attribute(name="a", values=np.arange(3))
+        == Attribute(name="a", values=[0, 1, 2])
+        == Attribute(name="a", values=(0, 1, 2))
+    )
+    listed = Schema([Table(name="r", attributes=["a"])], [Attribute(name="a", range=[0, 3])])
+    assert listed == Schema((Table(name="r", attributes=("a",)),), (Attribute(name="a", range=(0, 3)),))
+    assert len({listed.attributes, listed.attributes}) == 1
+
+
+@pytest.mark.parametrize(
+    ("domain", "words"),
+    [
+        ({"values": "abc"}, "values \\('abc'\\) must be a list"),
+        ({"range": 5}, "range \\(5\\) must be a list"),
+        ({"bins": (0, float("nan"), 3)}, "bins \\(nan\\) must be numbers"),
+        ({"bins": ("a", "b")}, "bins \\('a'\\) must be numbers"),
+    ],
+)
+def test_domains_of_the_wrong_kind_are_refused(domain, words):
+    """In Python as in a file: one line, no error of Python's own."""
+    with pytest.raises(SpecError, match=words):
+        Attribute(name="x", **domain)
+
+
 def test_ranges_of_many_values_take_no_matrix():
     """Half a million ranges of a thousand values: a matrix of them would take four gigabytes."""
     schema = Schema((Table(name="r", attributes=("a",)),), (Attribute(name="a", range=(1, 1000)),))

@@ -42,6 +42,11 @@ def release(
 
     check_choice("method", method, METHODS)
     check_choice("profile", profile, PROFILES)
+    for what, given, kind in (("schema", schema, Schema), ("workload", workload, Workload), ("budget", budget, Budget)):
+        if not isinstance(given, kind):
+            raise SpecError(f"{what} must be a dj.{kind.__name__}, not a {type(given).__name__}")
+    if not isinstance(tables, Mapping):
+        raise SpecError(f"tables must map each table's name to its rows, not be a {type(tables).__name__}")
     if workload.schema != schema:
         raise SpecError("the workload must be built from the schema it is released with")
     for name in tables:

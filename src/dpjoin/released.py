@@ -28,7 +28,7 @@ from dpjoin.model.model import Model, state_of
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
-from dpjoin.planning import describe_bounds
+from dpjoin.planning import describe_bounds, describe_join
 from dpjoin.privacy.budget import GAUSSIAN, ZERO_CONCENTRATED, Budget
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.schema import Schema
@@ -56,7 +56,7 @@ ASSUMPTIONS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """An immutable released model with its guarantee, its ledger and its error bars."""
 
@@ -70,12 +70,19 @@ class Release:
     facts: Mapping[str, Any]
     """Public facts of the run: the sensitivity bound, the noisy join size, the strategy."""
 
-    def answer(self, workload: Workload | None = None) -> FloatArray:
-        """One number per query, from the model."""
+    def __repr__(self) -> str:
+        budget = f"epsilon={self.budget.epsilon:g}, delta={self.budget.delta:g}"
+        return (
+            f"<Release of {describe_join(self.schema)}: {self.method} ({self.profile}), {budget}, "
+            f"noisy join size {self.join_size:,}, columns {', '.join(self.attributes)}>"
+        )
+
+    def answer(self, workload: Workload | str | None = None) -> FloatArray:
+        """One number per query, from the model. Queries may be a statement in SQL, as in `Workload.sql`."""
         groups = self._checked(workload)
         return _each(groups, self.model.answer)
 
-    def error(self, workload: Workload | None = None, *, coverage: float = 0.9) -> FloatArray:
+    def error(self, workload: Workload | str | None = None, *, coverage: float = 0.9) -> FloatArray:
         """Half-widths of error bars, one per query: public, and meant to cover with the given probability.
 
         nan where the release knows no bar: queries that look at attributes never measured together.
@@ -85,7 +92,9 @@ class Release:
         groups = self._checked(workload)
         return _each(groups, lambda group: self.model.error(group, coverage))
 
-    def _checked(self, workload: Workload | None) -> tuple[Any, ...]:
+    def _checked(self, workload: Workload | str | None) -> tuple[Any, ...]:
+        if isinstance(workload, str):
+            workload = Workload.sql(self.schema, workload)
         groups = (workload or self.workload).groups
         for group in groups:
             for attribute in group.scope:
@@ -128,8 +137,9 @@ class Release:
 
     def sample(self, n: int, *, seed: int) -> pa.Table:
         """n independent synthetic rows, in random order."""
-        if n < 0:
-            raise ReleaseError(f"rows ({n}) must not be negative")
+        for what, number in (("rows", n), ("seed", seed)):
+            if not isinstance(number, int | np.integer) or number < 0:
+                raise ReleaseError(f"{what} ({number!r}) must be a whole number, at least 0")
         rng = np.random.default_rng(seed)
         if (model := self._unwritten) is not None:
             return sampled_table(self.schema, model, n, rng)

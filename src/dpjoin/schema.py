@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from dpjoin.errors import SpecError, suggest
 
@@ -46,6 +47,12 @@ class Attribute:
     other: bool = False
 
     def __post_init__(self) -> None:
+        for key in ("values", "range", "bins"):
+            given: object = getattr(self, key)
+            if given is not None:
+                what = f"attribute {self.name!r}: {key}"
+                # numpy's numbers become Python's, which are shown, compared and written as such.
+                object.__setattr__(self, key, tuple(getattr(v, "item", lambda v=v: v)() for v in _listed(given, what)))
         _check_attribute(self)
 
     @property
@@ -136,6 +143,13 @@ class Attribute:
         return {v: i for i, v in enumerate(self.values or ())}
 
 
+def _listed(given: object, what: str) -> tuple[Any, ...]:
+    """A list, a tuple or an array as a tuple."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SpecError(f"{what} ({given!r}) must be a list")
+    return tuple(given)
+
+
 def _edge(edge: float) -> str:
     if math.isinf(edge):
         return "-inf" if edge < 0 else "inf"
@@ -172,6 +186,9 @@ def _check_attribute(a: Attribute) -> None:
     if a.bins is not None:
         if len(a.bins) < 2:
             raise SpecError(f"attribute {a.name!r}: bins must have at least two edges")
+        for edge in a.bins:
+            if isinstance(edge, bool) or not isinstance(edge, int | float) or edge != edge:
+                raise SpecError(f"attribute {a.name!r}: bins ({edge!r}) must be numbers; use values for categories")
         for low, high in pairwise(a.bins):
             if not low < high:
                 raise SpecError(
@@ -206,6 +223,9 @@ class Table:
     enforce: bool = False
     """Whether rows beyond the bounds are removed at a price (True), or promised not to exist (False)."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", _listed(self.attributes, f"table {self.name!r}: attributes"))
+
     def column(self, attribute: str) -> str:
         return self.columns.get(attribute, attribute)
 
@@ -226,6 +246,8 @@ class Schema:
     attributes: tuple[Attribute, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", _listed(self.tables, "tables"))
+        object.__setattr__(self, "attributes", _listed(self.attributes, "attributes"))
         _check_schema(self)
 
     def attribute(self, name: str) -> Attribute:

@@ -344,6 +344,8 @@ class Workload:
             which = [which]
         groups = []
         for item in which:
+            if isinstance(item, str):
+                raise SpecError(f"marginals ({item!r}) must be numbers or lists of attributes; write [[{item!r}, …]]")
             if isinstance(item, int):
                 if not 1 <= item <= len(schema.queryable):
                     raise SpecError(
