@@ -35,6 +35,19 @@ def shop(tmp_path_factory):
     return spec, folder / "out"
 
 
+def test_more_rows_than_memory_holds_are_refused(capsys, shop, tmp_path, monkeypatch):
+    """One line and exit code 2; nothing is written."""
+
+    def too_many(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(dpjoin.Release, "sample", too_many)
+    code, _, err = run(capsys, "synthesize", shop[1], "--rows", 10**11, "-o", tmp_path / "rows.csv")
+    assert code == 2
+    assert err.startswith("error: --rows (100,000,000,000) must fit into memory; ask for fewer")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_version(capsys):
     """--version prints the version and nothing else."""
     assert run(capsys, "--version") == (0, f"dpjoin {dpjoin.__version__}\n", "")
@@ -344,6 +357,17 @@ def test_answer_over_the_rows_says_so(capsys, shop):
     assert "no error bars are known" in err
     code, out, _ = run(capsys, "answer", shop[1], "SELECT AVG(price) AS mean FROM joined", "--json")
     assert 1 <= json.loads(out)["rows"][0]["mean"] <= 4
+
+
+def test_sums_over_the_rows_are_numbers(capsys, shop):
+    """DuckDB adds whole numbers up to decimals; people see digits in groups, programs a number and no text."""
+    statement = "SELECT SUM(price * 1000) AS large, SUM(price * 0.5) AS half FROM joined"
+    _, out, _ = run(capsys, "answer", shop[1], statement)
+    assert "," in out.split()[-2]
+    _, out, _ = run(capsys, "answer", shop[1], statement, "--json")
+    (row,) = json.loads(out)["rows"]
+    assert row["large"] == 2000 * row["half"] > 0
+    assert isinstance(row["large"], int)
 
 
 def test_answer_without_known_bars_says_so(capsys, shop):

@@ -161,7 +161,9 @@ def release(
     method: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="auto, two_table, multi_table, uniformize, hierarchical, …", show_default=False
+            metavar="NAME",
+            help="auto (the spec's default), capped, hybrid, keyed, per_table, two_table, multi_table, …",
+            show_default=False,
         ),
     ] = None,
     as_json: Json = False,
@@ -267,7 +269,12 @@ def synthesize(
     if out.exists():
         raise ReleaseError(f"{out}: the file exists already; choose another with -o, or remove it")
     _check_writable(out)
-    table = load(folder).sample(rows, seed=seed)
+    try:
+        table = load(folder).sample(rows, seed=seed)
+    except MemoryError:
+        raise ReleaseError(
+            f"--rows ({rows:,}) must fit into memory; ask for fewer, with a seed for each part"
+        ) from None
     partial = out.with_name(f".{out.name}.partial")
     try:
         _write_rows(table, partial, csv=out.suffix == ".csv")

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ def _clean(value: Any) -> Any:
         return [_clean(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, Decimal):
+        return int(value) if value == int(value) else float(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
@@ -253,7 +256,8 @@ def _sensitivity_words(release: Release) -> str:
 
 def show_answers(answers: Answers) -> None:
     """A result with error bars where they are known."""
-    numeric = [all(isinstance(row[1][i], int | float) for row in answers.rows) for i in range(len(answers.titles))]
+    kinds = (int, float, Decimal)  # DuckDB's sums of whole numbers are decimals
+    numeric = [all(isinstance(row[1][i], kinds) for row in answers.rows) for i in range(len(answers.titles))]
     heads: list[tuple[str, str]] = [(name, "left") for name in answers.labels]
     for title, is_number in zip(answers.titles, numeric, strict=True):
         heads.append((title, "right" if is_number else "left"))
@@ -262,7 +266,7 @@ def show_answers(answers: Answers) -> None:
     for labels, numbers, bars in answers.rows:
         cells = [str(v) for v in labels]
         for i, value in enumerate(numbers):
-            plain = value is None or isinstance(value, str | bool) or not isinstance(value, int | float)
+            plain = value is None or isinstance(value, str | bool) or not isinstance(value, kinds)
             # Numbers with a bar are rounded to what the noise leaves; others are shown as DuckDB gave them.
             exact = "" if value is None else str(value) if plain else f"{value:,}" if value % 1 == 0 else f"{value:.6g}"
             cells.append(exact if plain or answers.coverage is None else number(value))
