@@ -39,6 +39,7 @@ def test_a_draft_holds_names_and_types_only(capsys, tables, tmp_path):
     assert draft["attributes"]["age"] == {"bins": ["..."]}
     assert "born" not in draft["attributes"]
     assert "# born (date" in text
+    assert "year(…)" in text
 
 
 def test_the_draft_does_not_depend_on_the_rows(capsys, tmp_path):
@@ -107,6 +108,15 @@ def test_a_draft_of_tables_that_share_nothing_offers_no_bounds(capsys, tables, t
     assert "# unique =" not in (tmp_path / "one.toml").read_text()
 
 
+def test_a_table_that_shares_nothing_is_told_how_to_join(capsys, tables, tmp_path):
+    """Two tables share a column and the third calls it otherwise: its section says so, the others' do not."""
+    pq.write_table(pa.table({"the day": [1], "sky": ["blue"]}), tmp_path / "sky.parquet")
+    spec = tmp_path / "draft.toml"
+    run(capsys, "init", *tables, tmp_path / "sky.parquet", "-o", spec)
+    told = [part for part in spec.read_text().split("[tables.") if "nothing joins it yet: columns = {" in part]
+    assert [part.partition("]")[0] for part in told] == ["sky"]
+
+
 def test_public_values_are_limited(capsys, tables, tmp_path):
     """Only text and whole numbers, at most a thousand, and only columns that exist."""
     pq.write_table(pa.table({"id": list(range(1001))}), tmp_path / "many.parquet")
@@ -159,4 +169,6 @@ def test_tables_of_a_database(capsys, tmp_path):
     assert draft["tables"]["big sales"] == {"source": "shop.db", "table": "big sales", "private": True}
     assert list(draft["attributes"]) == ["unit price", 'what"s']
     assert "Secret" not in spec.read_text()
-    assert "shop.db:TABLE" in run(capsys, "init", tmp_path / "shop.db", "-o", tmp_path / "x.toml")[2]
+    assert (
+        "shop.db:TABLE (it has: big sales)" in run(capsys, "init", tmp_path / "shop.db", "-o", tmp_path / "x.toml")[2]
+    )

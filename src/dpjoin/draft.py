@@ -48,7 +48,10 @@ def read_source(argument: str) -> Source:
         columns = tuple(column_names(path, table))
     except SourceError as error:
         if path.suffix in DATABASE_FILES and table is None:
-            raise SourceError(f"{path}: name the table inside the database, as in {path}:TABLE") from None
+            has = re.search(r"\(it has: .*\)$", str(error))
+            raise SourceError(
+                f"{path}: name the table inside the database, as in {path}:TABLE{f' {has[0]}' if has else ''}"
+            ) from None
         raise SourceError(f"{path}: {error}") from None
     return Source(table or path.name.partition(".")[0], path, table, columns)
 
@@ -63,7 +66,8 @@ def draft(sources: Sequence[Source], *, folder: Path, public: Sequence[str] = ()
     shared = {c for s in sources for c, _ in s.columns if sum(c in dict(t.columns) for t in sources) > 1}
     lines = [_HEAD]
     for source in sources:
-        lines.append(_table(source, folder, _links(source, sources)))
+        links = _links(source, sources)
+        lines.append(_table(source, folder, links, alone=bool(shared) and not links))
     lines.append(_ATTRIBUTES if shared or len(sources) == 1 else _ATTRIBUTES + _NOTHING_SHARED)
     written: set[str] = set()
     asked = 0
@@ -138,11 +142,15 @@ def _links(source: Source, sources: Sequence[Source]) -> list[tuple[str, ...]]:
     return sorted((link for link in dict.fromkeys(shared) if link), key=lambda link: (len(link), own.index(link[0])))
 
 
-def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]]) -> str:
+def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]], *, alone: bool) -> str:
     relative = Path(os.path.relpath(source.path.resolve(), folder.resolve())).as_posix()
     lines = [f"[tables.{_key(source.name)}]", f"source = {_text(relative)}"]
     lines += [f"table = {_text(source.table)}"] if source.table else []
     lines.append("private = true")
+    if alone:
+        lines.append(
+            '# no column is called as in another table, so nothing joins it yet: columns = { ATTRIBUTE = "column" }'
+        )
     if links:
         unique = f"# unique = [{', '.join(map(_text, links[0]))}]"
         # A comma separates the attributes of a bound, so a name that holds one cannot be bounded.
@@ -176,9 +184,16 @@ def _attribute(column: str, kind: str, holders: list[str], domain: list[Value] |
             True,
         )
     return (
-        f"# {column} ({kind.lower()}, in {holders[0]}) is left out: a domain needs text, numbers or booleans.\n",
+        f"# {column} ({kind.lower()}, in {holders[0]}) is left out: a domain needs text, numbers or booleans"
+        f"{_instead(kind)}.\n",
         False,
     )
+
+
+def _instead(kind: str) -> str:
+    """What to do with a column of dates or times."""
+    dated = kind.startswith(("DATE", "TIME"))
+    return "; a view in a DuckDB file can have year(…) or hour(…) of it" if dated else ""
 
 
 def _key(name: str) -> str:
