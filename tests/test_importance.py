@@ -134,6 +134,16 @@ def test_product_queries_all_count_alike() -> None:
     assert mixed.importance == (1.0, 3.0)
 
 
+def test_product_queries_beside_an_important_marginal_are_no_obstacle() -> None:
+    """They look at the same attributes; the marginal counts more, in a spec and when a release is loaded."""
+    schema = schema_of(2, 3)
+    product = {"name": "p", "weights": {"t": {"x0": [1, 0, 1], "x1": [0, 1, 1]}}}
+    data = {"marginals": 2, "products": [product], "important": [{"attributes": ["x0", "x1"], "factor": 3}]}
+    workload = workload_from_dict(schema, data)
+    assert workload.importance == (3.0, 1.0)
+    assert workload_from_dict(schema, workload_to_dict(workload)).importance == workload.importance
+
+
 def test_importance_has_a_number_for_each_group() -> None:
     groups = dj.Workload.marginals(schema_of(3, 4), 2).groups
     with pytest.raises(SpecError, match="a number for each of the 3 groups"):

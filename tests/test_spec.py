@@ -105,6 +105,18 @@ def test_ranges_of_many_values_take_no_matrix():
     assert most < 2**26
 
 
+def test_sums_are_called_alike_and_asked_once():
+    """A sum of the spec's `sums` and the same in SQL are one group, with a name that says what it is."""
+    schema = Schema(
+        (Table(name="r", attributes=("a", "c")),),
+        (Attribute(name="a", range=(0, 6)), Attribute(name="c", range=(0, 3))),
+    )
+    sums = Workload.sums(schema, ["a"], by=["c"]) + Workload.sums(schema, ["a"])
+    assert [g.name for g in sums.groups] == ["sum of a by c", "sum of a"]
+    asked = Workload.sql(schema, "SELECT c, SUM(a) FROM joined GROUP BY c", "SELECT SUM(a) FROM joined")
+    assert len((sums + asked).groups) == 2
+
+
 def test_the_demo_spec_survives_toml():
     """The exemplary spec, its SQL and its `other` values included."""
     spec = Spec.from_toml(str(files("dpjoin") / "data" / "demo.toml"))

@@ -208,7 +208,8 @@ def _important(workload: Workload, item: object, where: str) -> Workload:
     factor, wanted = item["factor"], set(_names(item["attributes"], where))
     if isinstance(factor, bool) or not isinstance(factor, int | float):
         raise SpecError(f"{where}: factor ({factor!r}) must be a number; 1 is that of other groups")
-    groups = tuple(g for g in workload.groups if set(g.scope) == wanted)
+    found = [g for g in workload.groups if set(g.scope) == wanted]
+    groups = tuple([g for g in found if isinstance(g, Kronecker)] or found)
     if not groups:
         raise SpecError(f"{where}: no group of the workload looks at just {sorted(wanted)}; ask for it as well")
     with _under(f"{where}: "):

@@ -373,9 +373,11 @@ class Workload:
     @classmethod
     def sums(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
         """The sum of a bounded numeric attribute over the join (per cell of `by`); bins count as their middle."""
+        per = f" by {', '.join(by)}" if by else ""
+        cells = dict.fromkeys(by, CELLS)
         return cls(
             schema,
-            tuple(kronecker(schema, {a: amounts(schema, a)} | dict.fromkeys(by, CELLS)) for a in attributes),
+            tuple(kronecker(schema, {a: amounts(schema, a)} | cells, name=f"sum of {a}{per}") for a in attributes),
         )
 
     @classmethod
