@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import dpjoin as dj
+from dpjoin import spec as spec_file
 from dpjoin.algorithms.auto import auto_shares
 from dpjoin.algorithms.capped import RANKS_SHARE, SIZES_SHARE, capped_shares, fades_of, fading_price
 from dpjoin.algorithms.finish import AT_ONCE_SHARE, LAPLACE_SHARE
+from dpjoin.asking import ask
 from dpjoin.methods import as_one_shares, common_key_shares, spendable
 from dpjoin.planning import plan
 from dpjoin.privacy.fading import faded_bound
@@ -55,6 +57,38 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
     assert done.returncode == 0
     assert f"dpjoin {verb}" in done.stdout.split("Example")[-1]
     assert f"dpjoin {verb}" in README or f"make {verb}" in README
+
+
+def test_the_page_on_specs_has_every_key() -> None:
+    """Each key that a spec may have is a row of its section's table, and no other is; the spec shown can be planned."""
+    page = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")
+    told = {
+        section: re.findall(r"^\| `(\w+)` \|", part, flags=re.MULTILINE)
+        for section, part in re.findall(r"^## \[(\w+)[^\n]*\n(.*?)(?=^## )", page, flags=re.DOTALL | re.MULTILINE)
+    }
+    assert set(told) == set(spec_file._TOP)
+    keys = (spec_file._PRIVACY, spec_file._RELEASE, spec_file._TABLE, spec_file._ATTRIBUTE, spec_file._WORKLOAD)
+    for section, known in zip(spec_file._TOP, keys, strict=True):
+        assert sorted(told[section]) == sorted(known), section
+    (text,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    spec = Spec.from_dict(tomllib.loads(text))
+    assert plan(spec).queries == len(spec.workload)
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(code, {})
+
+
+def test_the_page_on_asking_does_what_it_says(tmp_path: Path) -> None:
+    """Its Python runs beside a release of the demo, and its statement has bars."""
+    page = (ROOT / "docs" / "asking.md").read_text(encoding="utf-8")
+    spec = Spec.from_toml(ROOT / "src" / "dpjoin" / "data" / "demo.toml")
+    release = dj.release(spec.schema, spec.workload, spec.sources(), spec.budget)
+    folder = release.save(tmp_path / "demo-release")
+    assert {file.name for file in folder.iterdir()} == set(re.findall(r"^\| `([\w.]+)` \|", page, flags=re.MULTILINE))
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (statement,) = re.findall(r'^dpjoin answer demo-release "(.*)"$', page, flags=re.MULTILINE)
+    assert ask(release, statement).coverage == 0.9
 
 
 def test_import_is_light() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpjoin.planning import plan
     from dpjoin.privacy.budget import Budget
     from dpjoin.released import Release, load
-    from dpjoin.schema import Attribute, Schema, Table
+    from dpjoin.schema import Attribute, DegreeBound, Schema, Table
     from dpjoin.spec import Spec
     from dpjoin.workload import Workload
 
@@ -45,6 +45,7 @@ _HOMES = {
     "Release": "released",
     "load": "released",
     "Attribute": "schema",
+    "DegreeBound": "schema",
     "Schema": "schema",
     "Table": "schema",
     "Spec": "spec",
@@ -55,6 +56,7 @@ __all__ = [
     "Attribute",
     "Budget",
     "BudgetError",
+    "DegreeBound",
     "DpjoinError",
     "JoinedTableWarning",
     "Release",

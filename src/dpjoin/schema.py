@@ -204,6 +204,9 @@ class DegreeBound:
     attributes: tuple[str, ...]
     limit: int
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", _listed(self.attributes, "a degree bound: attributes"))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -225,6 +228,7 @@ class Table:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", _listed(self.attributes, f"table {self.name!r}: attributes"))
+        object.__setattr__(self, "bounds", _listed(self.bounds, f"table {self.name!r}: bounds"))
 
     def column(self, attribute: str) -> str:
         return self.columns.get(attribute, attribute)
