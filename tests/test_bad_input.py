@@ -149,6 +149,15 @@ def test_a_bound_on_no_attribute_is_refused():
         )
 
 
+def test_attributes_that_differ_in_case_only_are_refused():
+    """SQL over the synthetic rows would take one for the other."""
+    with pytest.raises(dpjoin.SpecError, match="'a' and 'A' must differ in more than case"):
+        dpjoin.Schema(
+            (dpjoin.Table(name="r", attributes=("a",)), dpjoin.Table(name="s", attributes=("A",))),
+            (dpjoin.Attribute(name="a", range=(0, 1)), dpjoin.Attribute(name="A", range=(0, 1))),
+        )
+
+
 def test_a_marginal_too_large_for_memory_is_refused(capsys, tmp_path):
     """The line says how many cells and bytes, and what to do; `plan` says the same."""
     wide = PRIVACY + BIG + '\n[workload]\nmarginals = [["a0"], ["a1"], ["a2", "a3", "a4", "a5", "a6", "a7", "a8"]]\n'

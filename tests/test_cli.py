@@ -48,6 +48,18 @@ def test_more_rows_than_memory_holds_are_refused(capsys, shop, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_interrupted_rows_leave_nothing_behind(capsys, shop, tmp_path, monkeypatch):
+    """Ctrl-C while a file is written: no file, and no half of one under another name."""
+
+    def interrupted(_: object, path: object, **__: object) -> None:
+        open(str(path), "wb").close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pq, "write_table", interrupted)
+    assert run(capsys, "synthesize", shop[1], "--rows", 10, "-o", tmp_path / "rows.parquet")[0] == 130
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_version(capsys):
     """--version prints the version and nothing else."""
     assert run(capsys, "--version") == (0, f"dpjoin {dpjoin.__version__}\n", "")
@@ -321,6 +333,8 @@ def test_answers_have_the_statements_names(capsys, shop):
     """A column that the statement renames has its new name in the result."""
     _, out, _ = run(capsys, "answer", shop[1], "SELECT city AS town, COUNT(*) n FROM joined GROUP BY town", "--json")
     assert list(json.loads(out)["rows"][0]) == ["town", "n", "n ±"]
+    _, out, _ = run(capsys, "answer", shop[1], "SELECT city count, COUNT(*) FROM joined GROUP BY 1", "--json")
+    assert list(json.loads(out)["rows"][0]) == ["count", "count (2)", "count (2) ±"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +84,7 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
         (tuple(_label(names[c]) for names, c in zip(labels, code, strict=True)), numbers, bars)
         for code, numbers, bars in rows[: query.limit]
     )
-    return Answers(query.names, _titles(query.measures), shown, coverage)
+    return Answers(query.names, _titles(query), shown, coverage)
 
 
 def _cells(release: Release, query: Query, measure: Measure, coverage: float) -> tuple[Any, Any]:
@@ -104,10 +103,10 @@ def _label(label: object) -> object:
     return OTHER if label is None else label
 
 
-def _titles(measures: Sequence[Measure]) -> tuple[str, ...]:
-    """One title per aggregate; a title that occurs again is numbered."""
-    titles: list[str] = []
-    for measure in measures:
+def _titles(query: Query) -> tuple[str, ...]:
+    """One title per aggregate; a title that occurs again, or is that of a grouped column, is numbered."""
+    titles = list(query.names)
+    for measure in query.measures:
         again = sum(t == measure.title or t.startswith(f"{measure.title} (") for t in titles)
         titles.append(measure.title if not again else f"{measure.title} ({again + 1})")
-    return tuple(titles)
+    return tuple(titles[len(query.names) :])

@@ -280,8 +280,9 @@ def synthesize(
         _write_rows(table, partial, csv=out.suffix == ".csv")
         partial.rename(out)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise ReleaseError(f"{out}: the rows cannot be written: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)  # gone already, unless something stopped it
     _say(f"wrote {rows:,} rows to {out}")
 
 

@@ -459,9 +459,9 @@ def describe_bounds(schema: Schema) -> list[str]:
     told = []
     for table in schema.tables:
         for bound in table.bounds:
-            rows = f"one row of {table.name} has" if bound.limit == 1 else f"{bound.limit} rows of {table.name} share"
+            rows = "one row" if bound.limit == 1 else f"{bound.limit} rows"
             how = "enforced: further rows are removed" if table.enforce else "assumed: the source makes sure of it"
-            told.append(f"At most {rows} a value of ({', '.join(bound.attributes)}); {how}.")
+            told.append(f"At most {rows} of {table.name} for each value of ({', '.join(bound.attributes)}); {how}.")
     return told
 
 

@@ -326,6 +326,13 @@ def _check_schema(schema: Schema) -> None:
         for i, name in enumerate(names):
             if name in names[:i]:
                 raise SpecError(f"{what} {name!r} must be declared once; remove the second")
+    lower = {name.lower(): name for name in attributes}
+    for name in attributes:
+        if lower[name.lower()] != name:
+            raise SpecError(
+                f"attributes {name!r} and {lower[name.lower()]!r} must differ in more than case (SQL is blind to it); "
+                "rename one, and name its column in columns"
+            )
     for table in schema.tables:
         if not table.attributes:
             raise SpecError(f"table {table.name!r} must have at least one attribute")
