@@ -180,6 +180,18 @@ def test_the_summary_tells_what_auto_expected(shop):
     assert screens._method_words(asked) == "capped (tight)"
 
 
+def test_the_summary_works_out_the_bars_that_it_shows(capsys, shop, monkeypatch):
+    """Bars of a large model take time, so those of groups that are not shown are left alone."""
+    made = dpjoin.load(shop[1])
+    asked = []
+    error = dpjoin.Release.error
+    monkeypatch.setattr(screens, "GROUPS_SHOWN", 2)
+    monkeypatch.setattr(dpjoin.Release, "error", lambda release, part: asked.append(part) or error(release, part))
+    screens.show_release(made, "out")
+    assert len(made.workload.groups) > len(asked) == 2
+    assert f"{len(made.workload.groups) - 2} more" in capsys.readouterr().out
+
+
 def test_the_summary_of_heavy_values_and_parts(shop):
     """Of heavy values only a row's own table is measured; several parts have a bound each."""
     made = dpjoin.load(shop[1])
