@@ -470,6 +470,7 @@ def test_evaluate_is_marked_private(capsys, shop, tmp_path):
     code, out, err = run(capsys, "evaluate", *shop)
     assert code == 0
     assert "PRIVATE" in err
+    assert "answers and error bars of each group" in err
     assert "PRIVATE" in out
     assert "covered" in out
     code, out, _ = run(capsys, "evaluate", *shop, "--json")

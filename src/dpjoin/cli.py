@@ -301,6 +301,7 @@ def evaluate(
     Opens the private tables. What it prints is for the custodian and must not be published.
     """
     from dpjoin.api import check_sources
+    from dpjoin.console import terminal_progress
     from dpjoin.evaluation import evaluate as compare
     from dpjoin.released import load
     from dpjoin.screens import show_evaluation, show_json
@@ -316,7 +317,8 @@ def evaluate(
         sources = loaded.sources()
         check_sources(loaded.schema, sources)
     _say("PRIVATE: this opens the private tables and shows exact errors. Do not publish what it prints.")
-    found = compare(opened, sources)
+    with terminal_progress() as say:
+        found = compare(opened, sources, progress=say)
     if out is not None:
         import json
 

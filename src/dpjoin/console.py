@@ -17,6 +17,8 @@ STAGES = {
     "measure": "measuring marginals and fitting",
     "rounds": "choosing, measuring and fitting queries",
     "error bars": "computing error bars",
+    "exact": "reading the tables, exact answers",
+    "compare": "answers and error bars of each group",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpjoin.algorithms.progress import Progress, silent
 from dpjoin.model.terms import FloatArray
 from dpjoin.released import Release
 from dpjoin.workload import Kronecker, Workload
@@ -47,16 +48,24 @@ class Evaluation:
 
 
 def evaluate(
-    release: Release, tables: Mapping[str, Any], workload: Workload | None = None, *, coverage: float = 0.9
+    release: Release,
+    tables: Mapping[str, Any],
+    workload: Workload | None = None,
+    *,
+    coverage: float = 0.9,
+    progress: Progress = silent,
 ) -> Evaluation:
     """Compare a release with the exact answers of the private tables."""
     from dpjoin.engine.duck import DuckEngine
 
     workload = workload or release.workload
+    progress("exact", 0, 1)
     engine = DuckEngine(release.schema, tables, attributes=workload.attributes)
     exact_count = engine.exact_join_size()
     rows, errors, inside, lengths = [], [], [], []
-    for group, exact in zip(workload.groups, engine.exact_answers(workload.groups), strict=True):
+    truth = engine.exact_answers(workload.groups)
+    for done, (group, exact) in enumerate(zip(workload.groups, truth, strict=True)):
+        progress("compare", done, len(workload.groups))
         part = Workload(release.schema, (group,))
         exact_answers = np.asarray(exact, dtype=np.float64) * float(group.unit)
         answers, bars = release.answer(part), release.error(part, coverage=coverage)
@@ -77,6 +86,7 @@ def evaluate(
         errors.append(off)
         inside.append(covered)
         lengths.append(bars)
+    progress("compare", len(workload.groups), len(workload.groups))
     off, covered = np.concatenate(errors), np.concatenate(inside)
     variations = [r.total_variation for r in rows if r.total_variation is not None]
     return Evaluation(
