@@ -563,3 +563,17 @@ def test_bars_of_per_table_know_what_noise_drowns() -> None:
     made = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="per_table")
     found = dj.evaluate(made, tables)
     assert found.covered > 0.6
+
+
+@pytest.mark.statistical
+def test_marginals_of_a_key_that_nobody_can_measure_do_not_decide_for_all_others() -> None:
+    """Cells of a key counted without limit against caps, and not at all against `per_table`."""
+    tables = referring_tables(0.15)
+    schema, _ = referring(range=(0, 1_999))
+    workload = dj.Workload.marginals(schema, 2)
+    budget = dj.Budget(epsilon=1.0, delta=1e-6)
+    promised = dj.release(schema, workload, tables, budget).facts["predicted_error"]
+    for method in ("capped", "per_table"):
+        found = dj.evaluate(dj.release(schema, workload, tables, budget, method=method), tables)
+        assert found.mean_total_variation is not None
+        assert 0.5 < promised[method] / 60_000 / found.mean_total_variation < 2

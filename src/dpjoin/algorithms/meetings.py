@@ -17,7 +17,7 @@ import numpy as np
 from dpjoin.algorithms.alone import Scope, measured_scopes
 from dpjoin.algorithms.hybrid import clear_share, fitted_variance, marginals_of
 from dpjoin.algorithms.once import ANYHOW
-from dpjoin.algorithms.parts import CLEAR, SHRINKAGE
+from dpjoin.algorithms.parts import CLEAR, GUESSED, SHRINKAGE
 from dpjoin.algorithms.ranks import MOST_VALUES, chance_size, degree_sequence
 from dpjoin.algorithms.totals import NoisyTotal
 from dpjoin.model.terms import FloatArray
@@ -188,6 +188,8 @@ def per_table_error(workload: Workload, meetings: Sequence[Meeting], *, size: fl
     together = float(np.mean([_together(workload, _rows(meetings), scope, rho) for scope in scopes]))
     apart = float(np.mean([math.hypot(*(_apart(workload, m, scope, rho) for m in meetings)) for scope in scopes]))
     error = TOGETHER * together + APART * apart + UNTOLD * drowned_share(workload, meetings, rho)
+    key = set(workload.schema.join_attributes)
+    error += GUESSED * sum(bool(key & set(scope)) for scope in scopes) / len(scopes) * _unseen(workload, meetings, rho)
     return size * error * (TANGLED if is_tangled(workload.schema) else 1.0)
 
 
@@ -229,6 +231,19 @@ def drowned_share(workload: Workload, meetings: Sequence[Meeting], rho: Fraction
         }
         told *= min(1.0, meeting.total(clear) / meeting.size) if meeting.size > 0 else 0.0
     return 1 - told
+
+
+def _unseen(workload: Workload, meetings: Sequence[Meeting], rho: Fraction) -> float:
+    """How far off what a join of models says of single values is, as a share of what a guess would be."""
+    key, private = workload.schema.join_attributes, workload.schema.private_tables
+    seen = 1.0
+    for meeting in meetings:
+        clear = {
+            t: rows * (1 - np.sqrt(1 - clear_share(workload, t, key, rows, rho))) if t in private else rows
+            for t, rows in meeting.rows.items()
+        }
+        seen *= min(1.0, meeting.total(clear) / meeting.size) if meeting.size > 0 else 0.0
+    return 1 - seen
 
 
 def _variance(workload: Workload, table: str, rho: Fraction) -> float:

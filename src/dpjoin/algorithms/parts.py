@@ -38,6 +38,10 @@ CLEAR = 0.05
 Chosen on lastfm_wedge, nyc_weather and oulad_two of the development data."""
 
 
+GUESSED = 0.7
+"""How far off (total variation) a marginal is of which noise leaves nothing: seen on keys of real joins."""
+
+
 @dataclass(frozen=True, eq=False)
 class MeasuredPart:
     """A part after its first look: its bound, its noisy size, what it holds in words, and which cells it can be in."""
@@ -80,11 +84,21 @@ def fitted_noise(workload: Workload, *, bound: float, size: float, rho: Fraction
 
     Few cells of a large marginal hold most of it, and the noise of the others is seen to be noise.
     """
-    noise = shape_noise(workload, bound=bound, size=size, rho=rho)
-    if varying_products(workload) or noise <= 0:
-        return noise
-    # In units of the size: the noise of a cell over what it holds on average, times 0.4.
-    return noise * min(1.0, math.sqrt(CLEAR * 0.4 * size / noise))
+    if varying_products(workload):
+        return shape_noise(workload, bound=bound, size=size, rho=rho)
+    scopes = clique_scopes(workload.groups)
+    each = 0.4 * SHRINKAGE * size_noise(bound, rho) * math.sqrt(len(scopes))
+    cells = [math.prod(workload.schema.shape(s)) for s in scopes]
+    # A marginal of which nothing is left but a guess is off by no more than that, however many cells it has: one of a
+    # key must not decide for all others.
+    clear = [n for n in cells if _left(each * n, size) < GUESSED * size]
+    found = _left(each * sum(clear) / len(clear), size) if clear else 0.0
+    return (len(clear) * found + (len(cells) - len(clear)) * GUESSED * size) / max(1, len(cells))
+
+
+def _left(noise: float, size: float) -> float:
+    """What a fit leaves of noise. In units of the size it is that of a cell over what cells hold on average, by 0.4."""
+    return noise * min(1.0, math.sqrt(CLEAR * 0.4 * size / noise)) if noise > 0 else noise
 
 
 def size_noise(bound: float, rho: Fraction) -> float:
