@@ -282,6 +282,35 @@ def test_the_size_by_counted_rows_is_unbiased_and_knows_its_noise(name: str) -> 
     assert 0.9 * off.std() < np.mean(deviations) < 1.5 * off.std()
 
 
+@pytest.mark.parametrize("scope", [("a",), ("a", "c"), ("k", "c"), ("k", "l"), ()])
+def test_what_whole_rows_add_to_a_cell_is_what_nested_loops_say(scope: tuple[str, ...]) -> None:
+    """A path; one table was measured in each cell, one in cells of two attributes, and one without the others."""
+    measured = {("k", "a"): ("k", "a"), ("k", "l", "b"): ("k", "b"), ("l", "c"): ("c",)}
+    tables = []
+    for seed, (names, clique) in enumerate(measured.items()):
+        made = make_table(names, seed)
+        assert made.terms is not None
+        noise_of = {clique: 2.0 + seed}
+        tables.append(dataclasses.replace(made, deviations=tuple(noise_of.get(c, np.inf) for c in made.terms.cliques)))
+    joined = Joined(Domain.split({a: SIZES[a] for a in "ackl"}), tuple(tables))
+    links = {"k", "l"}
+    counts, noise = [], []
+    for seed, (table, clique) in enumerate(zip(tables, measured.values(), strict=True)):
+        own = tuple(a for a in table.domain.attributes if a in links | set(scope))
+        counts.append((own, table.domain.marginal(table.table, own).reshape([SIZES[a] for a in own])))
+        summed = [SIZES[a] for a in clique if a not in own]
+        noise.append((2.0 + seed) ** 2 * float(np.prod(summed)) if set(own) <= set(clique) else np.inf)
+    names = sorted(links | set(scope))
+    expected = np.zeros([SIZES[a] for a in scope])
+    for cell in itertools.product(*(range(SIZES[a]) for a in names)):
+        at = dict(zip(names, cell, strict=True))
+        rows = [float(array[tuple(at[a] for a in own)]) for own, array in counts]
+        for n, m in enumerate(rows):
+            others = np.prod([r**2 for i, r in enumerate(rows) if i != n])
+            expected[tuple(at[a] for a in scope)] += others * m / (1 + m / noise[n]) ** 2
+    assert joined.grain(scope) == pytest.approx(expected)
+
+
 def test_models_that_agree_with_their_members_tell_values_apart() -> None:
     """Members as they are: one. Members that differ: less, the more they do. No member: one, nothing is in doubt."""
     joined = make_joined(SHAPES["unlisted"])

@@ -59,12 +59,12 @@ MOST_CELLS = 2**22
 FLATTENED = 0.35
 """Where ranks do not tell what a join of models lacks: about which share of what it has beyond rows that meet by
 chance, if the models tell nothing apart."""
-CLEAR, MISCOUNTED = 0.035, 0.04
+CLEAR, MISCOUNTED = 0.035, 0.05
 """How far off models of clear tables may be, and how far off the size that they counted, as shares of it."""
 DROWNED = 8.0
 """By how many times the noise of all cells together may exceed a table's rows: beyond that a fit, in which no cell is
 negative, finds rows in it that heavy values then lack."""
-HIDDEN_SHAPE = 0.2
+HIDDEN_SHAPE = 0.15
 """By which factor, as a logarithm, a value may be more or less frequent in the join than models tell, where noise
 drowns what they say of single values of the keys. Real joins hide .15 in the median, and up to .8."""
 SHOWS = 2.0

@@ -225,7 +225,29 @@ class Joined:
     def width(self, group: Group) -> FloatArray | None:
         """About how far off each answer is, root mean square; None where only the floors tell."""
         spread = self.spread(group)
-        return None if spread is None else np.sqrt((spread**2).mean(axis=0))
+        if spread is None:
+            return None
+        squared = (spread**2).mean(axis=0)
+        if isinstance(group, Kronecker) and group.is_marginal and self.listed is None:
+            squared += self.grain(group.scope).reshape(-1)
+        return np.asarray(np.sqrt(squared))
+
+    def grain(self, scope: tuple[str, ...]) -> FloatArray:
+        """The variance that a scope's cells have because rows are whole, where noise drowns them.
+
+        Cells of a table that noise drowns have about the same number of rows in its model and in all of its members, m
+        of them, which need not be a whole number. In truth some have none and some have several: their variance is
+        about m. Of cells that stand out of noise the members know how far off they are.
+        """
+        factors, found = self._factors(scope, None), np.zeros([self._sizes[a] for a in scope])
+        for n, (rows, table) in enumerate(zip(factors, self.tables, strict=True)):
+            if table.members:
+                noise = table.variance(rows.names)
+                clear = np.divide(rows.array, noise, where=noise > 0, out=np.full(rows.array.shape, np.inf))
+                others = [Factor(f.names, f.array**2) for i, f in enumerate(factors) if i != n]
+                hidden = Factor(rows.names, rows.array / (1 + clear) ** 2)
+                found += _contracted([hidden, *others], scope, None)
+        return found
 
     def slack(self, group: Group) -> FloatArray:
         """What the tables' floors add to each query's bar."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -190,14 +191,22 @@ class Model:
 
     def noise(self, group: Kronecker) -> FloatArray:
         """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
-        terms = self.terms or Terms(self.domain, ())
-        found = []
-        for i, (clique, deviation) in enumerate(zip(terms.cliques, self.deviations, strict=False)):
-            if set(group.scope) <= set(clique):
-                inside = terms.inside(i, group.scope)
-                # What is known to be empty has no noise, even where nothing was measured.
-                found.append(np.where(inside > 0, deviation, 0.0) * np.sqrt(inside))
+        found = self._measured(group.scope)
         return np.min(found, axis=0) if found else np.zeros(group.cells)
+
+    def variance(self, scope: Sequence[str]) -> FloatArray:
+        """The same of a scope's cells, squared, axes in its order; infinite where nothing measured contains it."""
+        shape, found = [self.domain.sizes[a] for a in scope], self._measured(tuple(scope))
+        return np.asarray(np.min(found, axis=0) ** 2).reshape(shape) if found else np.full(shape, math.inf)
+
+    def _measured(self, scope: tuple[str, ...]) -> list[FloatArray]:
+        terms, found = self.terms or Terms(self.domain, ()), []
+        for i, (clique, deviation) in enumerate(zip(terms.cliques, self.deviations, strict=False)):
+            if set(scope) <= set(clique):
+                inside = terms.inside(i, scope)
+                # What is known to be empty has no noise, even where nothing was measured.
+                found.append(np.where(inside > 0, deviation * np.sqrt(inside), 0.0))
+        return found
 
 
 class Estimate(Protocol):
