@@ -31,7 +31,14 @@ from dpjoin.algorithms.finish import Finish, exchanged, finishes, joinable, lapl
 from dpjoin.algorithms.forecast import common_degrees, hybrid_error, likely_bound, rounded
 from dpjoin.algorithms.hybrid import check_hybrid, hybrid_tight
 from dpjoin.algorithms.keyed import KeyedShares, check_keyed, keyed_choice, release_keyed, split_keyed
-from dpjoin.algorithms.meetings import alignments, by_chance, meetings_of, per_table_error, public_degrees
+from dpjoin.algorithms.meetings import (
+    alignments,
+    by_chance,
+    key_error,
+    meetings_of,
+    per_table_error,
+    public_degrees,
+)
 from dpjoin.algorithms.parts import fitted_noise, size_noise
 from dpjoin.algorithms.per_table import SHOWS, check_per_table, clear_error, release_tables, size_under_caps
 from dpjoin.algorithms.progress import Progress
@@ -199,10 +206,12 @@ def early_choice(
             errors["per_table"] = error
     degrees = common_degrees(schema, ranks)
     if likely and known[1] >= ALIGNED and degrees and serves(check_keyed, schema):
-        later.append(keyed_choice(workload, degrees, shares.keyed, gaussian).error)  # with no heavy values: `capped`
+        off = {f: size.noisy * key_error(workload, likely, f.alone) for f in (gaussian, laplace)}
+        # With no heavy values: `capped`.
+        later.append(keyed_choice(workload, degrees, shares.keyed, gaussian).error + off[gaussian])
         chosen = keyed_choice(workload, degrees, shares.keyed, laplace)
         if chosen.heavy < schema.cells(common_attributes(schema)):  # all heavy: `per_table` with less to spend
-            errors["keyed"] = chosen.error
+            errors["keyed"] = chosen.error + off[laplace]
             mixed = chosen.heavy > 0
         if (bounded := _declared_error(curator, workload, size.noisy, laplace)) is not None:
             errors[as_one_name(schema)] = bounded
@@ -287,7 +296,9 @@ def predicted_errors(
     if degrees and serves(check_keyed, schema):
         chosen = keyed_choice(workload, degrees, shares.keyed, finish)
         if chosen.heavy:  # else it would be `capped` with less to spend
-            predicted["keyed"] = chosen.error
+            size = max(1.0, levels.whole.noisy)
+            met = meetings_of(schema, ranks, size)
+            predicted["keyed"] = chosen.error + size * key_error(workload, met, finish.alone)
             predicted["capped"] *= CAPPED_GAIN
     if serves(lambda s: check_per_table(s, workload), schema):
         whole = levels.whole

@@ -188,8 +188,7 @@ def per_table_error(workload: Workload, meetings: Sequence[Meeting], *, size: fl
     together = float(np.mean([_together(workload, _rows(meetings), scope, rho) for scope in scopes]))
     apart = float(np.mean([math.hypot(*(_apart(workload, m, scope, rho) for m in meetings)) for scope in scopes]))
     error = TOGETHER * together + APART * apart + UNTOLD * drowned_share(workload, meetings, rho)
-    key = set(workload.schema.join_attributes)
-    error += GUESSED * sum(bool(key & set(scope)) for scope in scopes) / len(scopes) * _unseen(workload, meetings, rho)
+    error += key_error(workload, meetings, rho)
     return size * error * (TANGLED if is_tangled(workload.schema) else 1.0)
 
 
@@ -233,17 +232,25 @@ def drowned_share(workload: Workload, meetings: Sequence[Meeting], rho: Fraction
     return 1 - told
 
 
-def _unseen(workload: Workload, meetings: Sequence[Meeting], rho: Fraction) -> float:
-    """How far off what a join of models says of single values is, as a share of what a guess would be."""
+def key_error(workload: Workload, meetings: Sequence[Meeting], rho: Fraction) -> float:
+    """What it adds that the workload looks at the values that tables meet by: there errors do not even out.
+
+    Of the marginals that do, a value that noise drowns is a guess; of others a part of the noise is left.
+    """
     key, private = workload.schema.join_attributes, workload.schema.private_tables
+    scopes = measured_scopes(workload) or [()]
+    asked = sum(bool(set(key) & set(scope)) for scope in scopes) / len(scopes)
+    if not asked:
+        return 0.0
     seen = 1.0
     for meeting in meetings:
-        clear = {
-            t: rows * (1 - np.sqrt(1 - clear_share(workload, t, key, rows, rho))) if t in private else rows
-            for t, rows in meeting.rows.items()
-        }
-        seen *= min(1.0, meeting.total(clear) / meeting.size) if meeting.size > 0 else 0.0
-    return 1 - seen
+        right = {}
+        for t, rows in meeting.rows.items():
+            clear = clear_share(workload, t, key, rows, rho) if t in private else np.ones(len(rows))
+            off = GUESSED * (1 - clear) + 0.4 * SHRINKAGE * np.sqrt(clear * (1 - clear))
+            right[t] = rows * (1 - off / GUESSED)
+        seen *= min(1.0, meeting.total(right) / meeting.size) if meeting.size > 0 else 0.0
+    return asked * GUESSED * (1 - seen)
 
 
 def _variance(workload: Workload, table: str, rho: Fraction) -> float:
