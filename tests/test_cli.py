@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin
-from dpjoin import methods, screens
+from dpjoin import asking, methods, screens
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
 from dpjoin.model.union import Union
@@ -385,6 +385,31 @@ def test_answer_over_the_rows_says_so(capsys, shop):
     assert 1 <= json.loads(out)["rows"][0]["mean"] <= 4
 
 
+def test_averages_have_bars_beside_counts_and_sums(capsys, shop):
+    """An average is its sum divided by its count, from the model, with a bar; rows sort by it, and so in Python."""
+    statement = "SELECT city, COUNT(*), SUM(age), AVG(age) FROM joined GROUP BY city ORDER BY AVG(age) DESC"
+    code, out, err = run(capsys, "answer", shop[1], statement, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["source"] == "model"
+    found = [row["average of age"] for row in answer["rows"]]
+    assert found == sorted(found, reverse=True)
+    for row in answer["rows"]:
+        assert row["average of age"] == pytest.approx(row["sum of age"] / row["count"])
+        assert 0 < row["average of age ±"] <= 92.5 - 9
+    release = dpjoin.load(shop[1])
+    asked = "SELECT AVG(age), COUNT(*) FROM joined WHERE price < 3"
+    assert release.answer(asked).shape == release.error(asked).shape == (2,)
+    assert 9 <= release.answer(asked)[0] <= 92.5
+
+
+def test_averages_are_shown_with_the_digits_that_their_bars_leave(capsys, shop):
+    """An average of 2.513 ± 0.048 is not shown as 2.5; counts with long bars stay whole numbers."""
+    answers = asking.Answers((), ("mean", "count"), (((), (42.51342, 1234.5), (0.04812, 25.0)),), 0.9)
+    screens.show_answers(answers)
+    assert capsys.readouterr().out.split()[-4:] == ["42.513", "0.048", "1,234", "25"]
+
+
 def test_sums_over_the_rows_are_numbers(capsys, shop):
     """DuckDB adds whole numbers up to decimals; people see digits in groups, programs a number and no text."""
     statement = "SELECT SUM(price * 1000) AS large, SUM(price * 0.5) AS half FROM joined"
@@ -417,8 +442,9 @@ def test_answer_reads_stdin(capsys, shop, monkeypatch):
         ("SELECT ctiy, COUNT(*) FROM joined GROUP BY 1", "did you mean 'city'?"),
         ("SELECT COUNT(*) FROM joined WHERE age < 20", "splits the bin [18, 65)"),
         ("SELECT nothing(1) FROM joined", "nothing"),
-        ("SELECT AVG(age) FROM joined", "AVG cannot be asked; ask SUM(age) and COUNT(*), then divide (the synth"),
-        ("SELECT AVG(j.Age) FROM joined j", "they hold bins of age as text"),
+        ("SELECT STDDEV(age) FROM joined", "only COUNT(*), SUM(column) and AVG(column) can (the synth"),
+        ("SELECT STDDEV(j.Age) FROM joined j", "they hold bins of age as text"),
+        ("SELECT AVG(city) FROM joined", "'city' is not numeric and cannot be averaged; ask SELECT city, COUNT(*)"),
         ("SELECT SUM(age) FROM joined WHERE city = 'Oslo' OR kind = 'tea'", "OR cannot be asked of several col"),
         ("SELECT SUM(age) FROM joined WHERE ctiy = 'Oslo' OR kind = 'tea'", "did you mean 'city'?"),
         ("SELECT AVG(day) FROM joined", "'day' is a key that no query can look at"),

@@ -16,10 +16,12 @@ import dpjoin as dj
 from dpjoin.model import factored, fit, model
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence
+from dpjoin.model.ratio import average_half_widths, averages
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.triangulate import tree_of
-from dpjoin.workload import CELLS, PREFIXES, RANGES, Factor, Group, Kronecker, product_group
+from dpjoin.sql import parse_measures
+from dpjoin.workload import CELLS, PREFIXES, RANGES, Average, Factor, Group, Kronecker, product_group
 
 Cliques = tuple[tuple[str, ...], ...]
 
@@ -207,6 +209,29 @@ def test_answers_and_bars_are_the_same(shape: str) -> None:
     shared = replace(loose, members=dense.members)
     for group in _groups():
         assert np.allclose(shared.error(group, 0.9), dense.error(group, 0.9), rtol=1e-7), group.name
+    for statement in ("SELECT AVG(d) FROM joined", "SELECT a, AVG(d) FROM joined WHERE d > 0 GROUP BY a"):
+        (asked,) = parse_measures(_schema(), statement)
+        assert isinstance(asked, Average)
+        assert np.allclose(averages(shared, asked), averages(dense, asked), rtol=1e-9)
+        bars = average_half_widths(shared, asked, 0.9)
+        assert np.allclose(bars, average_half_widths(dense, asked, 0.9), rtol=1e-7, equal_nan=True)
+
+
+def test_averages_know_what_no_clique_could_fit() -> None:
+    """A marginal that was looked at and left out makes bars of averages longer, by how far its values are apart."""
+    _, loose = _models("chain", sigma=1.0)
+    known = replace(loose, known=(frozenset("ad"),), floor=0.0, deviations=())
+    (asked,) = parse_measures(_schema(), "SELECT a, AVG(d) FROM joined GROUP BY a")
+    assert isinstance(asked, Average)
+    before = average_half_widths(known, asked, 0.9)
+    left_out = replace(known, misfits=(factored.Misfit(("a", "d"), ratio=1e3, deviation=0.0),))
+    cells = 1e3 * factored.cell_errors(loose.answer(asked.count)[:, None] * np.ones(SIZES["d"]) / SIZES["d"])
+    rough = np.sqrt((cells * (np.arange(SIZES["d"]) - averages(loose, asked)[:, None]) ** 2).sum(axis=1))
+    added = average_half_widths(left_out, asked, 0.9)
+    reach = np.maximum(averages(loose, asked), 4 - averages(loose, asked))
+    expected = np.minimum(before + 2 * rough / loose.answer(asked.count), reach)
+    assert (added > 1.5 * before).all()
+    assert np.allclose(added, expected, rtol=0.5)
 
 
 def test_bars_where_nothing_is_known() -> None:

@@ -11,7 +11,7 @@ import pytest
 from dpjoin.errors import SpecError
 from dpjoin.schema import Attribute, Schema, Table
 from dpjoin.sql import Unsupported, parse_groups, read_query
-from dpjoin.workload import Kronecker, Workload
+from dpjoin.workload import Average, Kronecker, Workload
 
 SCHEMA = Schema(
     (
@@ -139,8 +139,8 @@ def test_sums_and_filters_on_one_attribute_multiply():
     ("statement", "words"),
     [
         ("SELECT COUNT(*) FROM joined WHERE origin = 'JFK' OR late = true", "OR cannot be asked of several"),
-        ("SELECT AVG(miles) FROM joined", "ask SUM(miles) and COUNT(*), then divide"),
-        ("SELECT AVG(gate) FROM joined", "ask SUM(gate) and COUNT(*) WHERE gate <> 'other', then divide"),
+        ("SELECT AVG(miles) FROM joined", "put SUM(miles) and COUNT(*) there"),
+        ("SELECT AVG(gate) FROM joined", "put SUM(gate) and COUNT(*) WHERE gate <> 'other' there"),
         ("SELECT MAX(miles) FROM joined", "MAX cannot be asked"),
         ("SELECT DISTINCT origin FROM joined", "DISTINCT cannot be asked"),
         ("SELECT COUNT(DISTINCT origin) FROM joined", "DISTINCT inside COUNT"),
@@ -165,7 +165,7 @@ def test_sums_and_filters_on_one_attribute_multiply():
         ("SELECT COUNT(*) OVER () FROM joined", "window functions"),
         ("SELECT origin, COUNT(*) FROM joined GROUP BY ROLLUP (origin)", "ROLLUP"),
         ("SELECT * FROM joined", "SELECT * asks for rows"),
-        ("SELECT origin FROM joined GROUP BY origin", "no COUNT(*) or SUM"),
+        ("SELECT origin FROM joined GROUP BY origin", "no COUNT(*), SUM"),
         ("SELECT COUNT(*) FROM joined UNION ALL SELECT COUNT(*) FROM joined", "UNION"),
         ("SELECT origin, COUNT(*) FROM joined GROUP BY 1 ORDER BY 2", "ORDER BY and LIMIT"),
         (
@@ -173,6 +173,7 @@ def test_sums_and_filters_on_one_attribute_multiply():
             "'origin' is both grouped and filtered",
         ),
         ("SELECT rain, SUM(rain) FROM joined GROUP BY rain", "a count times a constant"),
+        ("SELECT rain, AVG(rain) FROM joined GROUP BY rain", "AVG(rain) GROUP BY rain is rain itself"),
     ],
 )
 def test_what_is_no_linear_query_is_refused_with_a_way_out(statement, words):
@@ -217,6 +218,12 @@ def test_what_is_no_linear_query_is_refused_with_a_way_out(statement, words):
         ("SELECT SUM(delay) FROM joined", "infinite bin"),
         ("SELECT SUM(origin) FROM joined", "not numeric"),
         ("SELECT SUM(rain) FROM joined WHERE rain = 0", "always 0"),
+        (
+            "SELECT AVG(delay) FROM joined",
+            "infinite bin and cannot be averaged; ask SELECT delay, COUNT(*)",
+        ),
+        ("SELECT AVG(origin) FROM joined", "not numeric and cannot be averaged; ask SELECT origin, COUNT(*)"),
+        ("SELECT AVG(gate) FROM joined WHERE gate = 'other'", "AVG(gate) has no values here, only 'other'"),
     ],
 )
 def test_mistakes_are_named(statement, words):
@@ -225,6 +232,29 @@ def test_mistakes_are_named(statement, words):
         parse_groups(SCHEMA, statement)
     assert words in str(refused.value)
     assert not isinstance(refused.value, Unsupported)
+
+
+@pytest.mark.parametrize(
+    ("statement", "average", "low", "high"),
+    [
+        ("SELECT AVG(rain) FROM joined", 7 / 3, 0, 5),
+        ("SELECT mean(miles) FROM joined", 12.5, 5, 20),
+        ("SELECT AVG(gate) FROM joined", 3, 1, 5),
+        ("SELECT AVG(gate) FROM joined WHERE gate <> 2 AND origin = 'JFK'", 13 / 4, 1, 5),
+        ("SELECT AVG(rain) FROM joined WHERE rain = 0", 0, 0, 0),
+        ("SELECT AVG(late) FROM joined", 0.5, 0, 1),
+    ],
+)
+def test_averages_are_sums_over_counts(statement, average, low, high):
+    """With one row in every cell: bins at their middle, `other` left out, filters on the column itself as well."""
+    (measure,) = read_query(SCHEMA, statement).measures
+    asked = measure.asked
+    assert isinstance(asked, Average)
+    cells = np.ones(asked.total.cells)
+    total = float(asked.total.apply(cells)[0] * asked.total.unit)
+    assert total / asked.count.apply(cells)[0] == pytest.approx(average)
+    assert (asked.low, asked.high) == (low, high)
+    assert asked.total.scope == asked.count.scope
 
 
 def test_presentation_is_understood_for_answers():
@@ -238,4 +268,4 @@ def test_presentation_is_understood_for_answers():
     assert query.order == ((1, True), (0, False))
     assert query.limit == 2
     assert query.measures[0].title == "n"
-    assert query.measures[0].group.name == "carrier"
+    assert query.measures[0].asked.name == "carrier"

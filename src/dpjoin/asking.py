@@ -13,7 +13,7 @@ from dpjoin.errors import ReleaseError, suggest
 from dpjoin.released import Release
 from dpjoin.schema import OTHER
 from dpjoin.sql import Measure, Query, Unsupported, columns_of, read_query
-from dpjoin.workload import Workload
+from dpjoin.workload import Average, Workload
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Answers:
 
 
 def ask(release: Release, statement: str, *, coverage: float = 0.9) -> Answers:
-    """Answer a statement. What is no linear query goes to DuckDB, over the synthetic rows."""
+    """Answer a statement. What is no linear query or average goes to DuckDB, over the synthetic rows."""
     try:
         query = read_query(release.schema, statement)
     except Unsupported as reason:
@@ -79,7 +79,7 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
         bars = tuple(float(b[code]) if math.isfinite(b[code]) else None for _, b in columns)
         rows.append((code, numbers, bars))
     for position, down in reversed(query.order):
-        rows.sort(key=lambda row: (*row[0], *row[1])[position], reverse=down)
+        rows.sort(key=lambda row: _sorted_last(down, (*row[0], *row[1])[position]), reverse=down)
     shown = tuple(
         (tuple(_label(names[c]) for names, c in zip(labels, code, strict=True)), numbers, bars)
         for code, numbers, bars in rows[: query.limit]
@@ -87,10 +87,15 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
     return Answers(query.names, _titles(query), shown, coverage)
 
 
+def _sorted_last(down: bool, number: float) -> tuple[bool, float]:
+    """A key to sort by: averages of nothing come last, as DuckDB has it, whichever way the others are sorted."""
+    return (not down, 0.0) if math.isnan(number) else (down, number)
+
+
 def _cells(release: Release, query: Query, measure: Measure, coverage: float) -> tuple[Any, Any]:
     """Answers and error bars of one aggregate, with one axis per grouped attribute in the statement's order."""
-    group = measure.group
-    part = Workload(release.schema, (group,))
+    group = measure.asked
+    part = group if isinstance(group, Average) else Workload(release.schema, (group,))
     order = [group.scope.index(a) for a in query.by]
     order += [i for i in range(len(group.scope)) if i not in order]
     shape = tuple(release.schema.attribute(a).size for a in query.by)

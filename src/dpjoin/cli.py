@@ -229,7 +229,7 @@ def answer(
 ) -> None:
     """Ask a release in SQL, with error bars.
 
-    Counts and sums come from the model, with error bars; anything else is computed over the synthetic rows.
+    Counts, sums and averages come from the model, with error bars; anything else is computed over the synthetic rows.
     """
     from dpjoin.asking import ask
     from dpjoin.released import load

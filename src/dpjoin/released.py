@@ -25,6 +25,7 @@ from dpjoin.model.factored import FactoredModel, Misfit
 from dpjoin.model.joined import Joined
 from dpjoin.model.junction import TooLargeError
 from dpjoin.model.model import Model, state_of
+from dpjoin.model.ratio import average_half_widths, averages
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
@@ -34,7 +35,7 @@ from dpjoin.privacy.ledger import Ledger
 from dpjoin.schema import Schema
 from dpjoin.spec import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
 from dpjoin.synthesize import drawn_counts, rows_table, sampled_table, whole_counts
-from dpjoin.workload import Group, Products, Workload, group_to_json
+from dpjoin.workload import Average, Group, Products, Workload, group_to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,25 +78,40 @@ class Release:
             f"noisy join size {self.join_size:,}, columns {', '.join(self.attributes)}>"
         )
 
-    def answer(self, workload: Workload | str | None = None) -> FloatArray:
-        """One number per query, from the model. Queries may be a statement in SQL, as in `Workload.sql`."""
-        groups = self._checked(workload)
-        return _each(groups, self.model.answer)
+    def answer(self, workload: Workload | Average | str | None = None) -> FloatArray:
+        """One number per query, from the model. Queries may be a statement in SQL, as in `Workload.sql`, with AVG.
 
-    def error(self, workload: Workload | str | None = None, *, coverage: float = 0.9) -> FloatArray:
+        nan for averages of no rows at all.
+        """
+        return _each(self._checked(workload), self._answer)
+
+    def error(self, workload: Workload | Average | str | None = None, *, coverage: float = 0.9) -> FloatArray:
         """Half-widths of error bars, one per query: public, and meant to cover with the given probability.
 
         nan where the release knows no bar: queries that look at attributes never measured together.
         """
         if not 0 < coverage < 1:
             raise ReleaseError(f"coverage ({coverage}) must lie between 0 and 1; 0.9 is usual")
-        groups = self._checked(workload)
-        return _each(groups, lambda group: self.model.error(group, coverage))
+        return _each(self._checked(workload), lambda group: self._error(group, coverage))
 
-    def _checked(self, workload: Workload | str | None) -> tuple[Any, ...]:
+    def _answer(self, group: Group | Average) -> FloatArray:
+        return averages(self.model, group) if isinstance(group, Average) else self.model.answer(group)
+
+    def _error(self, group: Group | Average, coverage: float) -> FloatArray:
+        if isinstance(group, Average):
+            return average_half_widths(self.model, group, coverage)
+        return self.model.error(group, coverage)
+
+    def _checked(self, workload: Workload | Average | str | None) -> Sequence[Group | Average]:
+        groups: Sequence[Group | Average]
         if isinstance(workload, str):
-            workload = Workload.sql(self.schema, workload)
-        groups = (workload or self.workload).groups
+            from dpjoin.sql import parse_measures
+
+            groups = parse_measures(self.schema, workload)
+        elif isinstance(workload, Average):
+            groups = (workload,)
+        else:
+            groups = (workload or self.workload).groups
         for group in groups:
             for attribute in group.scope:
                 if attribute not in self.model.domain.attributes:
@@ -212,7 +228,7 @@ class Release:
         return folder
 
 
-def _each(groups: Sequence[Group], ask: Callable[[Group], FloatArray]) -> FloatArray:
+def _each(groups: Sequence[Group | Average], ask: Callable[[Group | Average], FloatArray]) -> FloatArray:
     """What each group gets, one after the other."""
     try:
         return np.concatenate([ask(group) for group in groups]) if groups else np.zeros(0)

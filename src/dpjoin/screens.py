@@ -56,10 +56,12 @@ def _clean(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def number(value: float | None) -> str:
-    """A number for people: no digits that the noise has eaten."""
+def number(value: float | None, bar: float | None = None) -> str:
+    """A number for people: no digits that the noise has eaten, and all that a short bar leaves."""
     if value is None or not math.isfinite(value):
         return "?"
+    if bar is not None and 0 < bar < 1:
+        return f"{value:,.{min(1 - math.floor(math.log10(bar)), 6)}f}"
     if abs(value) >= 10 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.2g}"
@@ -269,7 +271,7 @@ def show_answers(answers: Answers) -> None:
             plain = value is None or isinstance(value, str | bool) or not isinstance(value, kinds)
             # Numbers with a bar are rounded to what the noise leaves; others are shown as DuckDB gave them.
             exact = "" if value is None else str(value) if plain else f"{value:,}" if value % 1 == 0 else f"{value:.6g}"
-            cells.append(exact if plain or answers.coverage is None else number(value))
+            cells.append(exact if plain or answers.coverage is None else number(value, bars[i]))
             cells += [number(bars[i])] if answers.coverage is not None else []
         table.add_row(*cells)
     console().print(table)

@@ -1,9 +1,9 @@
-"""Counts and sums over the join, asked in SQL.
+"""Counts, sums and averages over the join, asked in SQL.
 
 DuckDB parses the statement; this module walks the tree it prints and accepts exactly what linear
-queries can say:
+queries, and ratios of two of them, can say:
 
-    SELECT [columns,] COUNT(*) | SUM(column) [, …] FROM joined [WHERE …] [GROUP BY columns | ALL]
+    SELECT [columns,] COUNT(*) | SUM(column) | AVG(column) [, …] FROM joined [WHERE …] [GROUP BY columns | ALL]
 
 where WHERE is an AND of conditions, each of which compares one declared attribute with constants (OR and NOT included).
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -20,7 +20,7 @@ from typing import Any
 
 from dpjoin.errors import SpecError, suggest
 from dpjoin.schema import OTHER, Attribute, Schema
-from dpjoin.workload import CELLS, Factor, Kronecker, amounts, check_askable, kronecker, where
+from dpjoin.workload import CELLS, Average, Factor, Kronecker, amounts, check_askable, kronecker, where
 
 Node = Mapping[str, Any]
 Constant = str | int | float | bool
@@ -35,7 +35,7 @@ _COMPARE = {
 }
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COLUMNS_ONLY = "SQL: GROUP BY takes columns only; put the grouping into the attribute's values or bins"
-_ACCEPTED = "ask SELECT columns, COUNT(*) or SUM(column) FROM joined WHERE … AND … GROUP BY columns"
+_ACCEPTED = "ask SELECT columns, COUNT(*), SUM(column) or AVG(column) FROM joined WHERE … AND … GROUP BY columns"
 
 
 class Unsupported(SpecError):
@@ -44,10 +44,10 @@ class Unsupported(SpecError):
 
 @dataclass(frozen=True)
 class Measure:
-    """One aggregate of a statement: what to call it, and the group of queries it stands for."""
+    """One aggregate of a statement: what to call it, and the group of queries or averages it stands for."""
 
     title: str
-    group: Kronecker
+    asked: Kronecker | Average
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,21 @@ class Query:
 
 
 def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
-    """The groups of queries that a statement asks for, one per aggregate."""
+    """The groups of queries that a statement asks for, one per aggregate; averages are none."""
+    groups = []
+    for asked in parse_measures(schema, statement):
+        if isinstance(asked, Average):
+            other = f" WHERE {asked.attribute} <> '{OTHER}'" if schema.attribute(asked.attribute).other else ""
+            raise Unsupported(
+                f"SQL: AVG cannot be in a workload; put SUM({asked.attribute}) and COUNT(*){other} there, and ask the "
+                "release for AVG"
+            )
+        groups.append(asked)
+    return groups
+
+
+def parse_measures(schema: Schema, statement: str) -> list[Kronecker | Average]:
+    """What a statement asks for, one group per aggregate, with no cells left out and in no other order."""
     query = read_query(schema, statement)
     for attribute in query.kept:
         raise Unsupported(
@@ -75,7 +89,7 @@ def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
         )
     if query.order or query.limit is not None:
         raise Unsupported("SQL: ORDER BY and LIMIT do not change what is asked; leave them out and sort the answers")
-    return [m.group for m in query.measures]
+    return [m.asked for m in query.measures]
 
 
 def read_query(schema: Schema, statement: str) -> Query:
@@ -103,7 +117,7 @@ def read_query(schema: Schema, statement: str) -> Query:
             raise SpecError(f"SQL: no value of {attribute!r} satisfies WHERE {asked}; correct it")
     aggregates = [(i, e) for i, e in enumerate(select) if e["class"] != "COLUMN_REF"]
     if not aggregates:
-        raise Unsupported(f"SQL: the statement asks for no COUNT(*) or SUM(column); {_ACCEPTED}")
+        raise Unsupported(f"SQL: the statement asks for no COUNT(*), SUM(column) or AVG(column); {_ACCEPTED}")
     # A group has one matrix per attribute, so a grouped attribute's cells are all asked and some not shown.
     kept = {a: filters.pop(a) for a in by if a in filters}
     words = [t for a, t in texts if a not in kept]
@@ -226,29 +240,68 @@ def _measure(
 ) -> Measure:
     factors: dict[str, Factor] = {a: where(schema, a, codes) for a, codes in filters.items()}
     factors |= dict.fromkeys(by, CELLS)
-    summed = _summed(schema, node)
-    title = "count"
-    if summed is not None:
-        title = f"sum of {summed}"
-        if summed in by:
-            raise Unsupported(f"SQL: SUM({summed}) GROUP BY {summed} is a count times a constant; ask COUNT(*)")
-        weights = amounts(schema, summed)
-        if summed in factors:
-            kept = factors[summed].row
-            weights = Factor("weights", tuple(w * k for w, k in zip(weights.row, kept, strict=True)), weights.unit)
-        if not any(weights.row):
-            raise SpecError(f"SQL: SUM({summed}) is always 0 here; leave it out")
-        factors[summed] = weights
+    function, column = _aggregate(schema, node)
+    title = {"count": "count", "sum": f"sum of {column}", "avg": f"average of {column}"}[function]
     name = None
-    if filters or summed is not None:
+    if filters or column is not None:
         name = title
         name += f" by {', '.join(by)}" if by else ""
         name += f" where {' and '.join(texts)}" if texts else ""
-    return Measure(str(node.get("alias") or title), kronecker(schema, factors, name=name))
+
+    def group(more: Mapping[str, Factor]) -> Kronecker:
+        return kronecker(schema, {**factors, **more}, name=name)
+
+    asked: Kronecker | Average
+    if column is None:
+        asked = group({})
+    elif column in by:
+        what = "a count times a constant" if function == "sum" else f"{column} itself"
+        raise Unsupported(f"SQL: {function.upper()}({column}) GROUP BY {column} is {what}; ask COUNT(*)")
+    elif function == "sum":
+        weights = _amounts(schema, column, filters)
+        if not any(weights.row):
+            raise SpecError(f"SQL: SUM({column}) is always 0 here; leave it out")
+        asked = group({column: weights})
+    else:
+        asked = _average(schema, column, filters, group)
+    return Measure(str(node.get("alias") or title), asked)
 
 
-def _summed(schema: Schema, node: Node) -> str | None:
-    """The attribute that is summed; None for a count."""
+def _amounts(schema: Schema, column: str, filters: Mapping[str, frozenset[int]]) -> Factor:
+    """What a sum adds up, where the column is filtered itself only what the filter keeps."""
+    weights = amounts(schema, column)
+    kept = filters.get(column, range(len(weights.row)))
+    return Factor("weights", tuple(w if i in kept else 0 for i, w in enumerate(weights.row)), weights.unit)
+
+
+def _average(
+    schema: Schema,
+    column: str,
+    filters: Mapping[str, frozenset[int]],
+    group: Callable[[Mapping[str, Factor]], Kronecker],
+) -> Average:
+    """A sum over a count of the rows with a known value: what is missing has no say in an average."""
+    attribute = schema.attribute(column)
+    try:
+        weights = _amounts(schema, column, filters)
+    except SpecError as error:
+        reason = str(error).partition(";")[0].replace("summed", "averaged")
+        raise SpecError(f"SQL: {reason}; ask SELECT {column}, COUNT(*) FROM joined GROUP BY {column}") from None
+    kept = filters.get(column, frozenset(range(attribute.size))) - _other(attribute)
+    if not kept:
+        raise SpecError(f"SQL: AVG({column}) has no values here, only {OTHER!r}; ask COUNT(*)")
+    values = [float(weights.row[i] * weights.unit) for i in kept]
+    return Average(
+        column,
+        total=group({column: weights}),
+        count=group({column: where(schema, column, kept)}),
+        low=min(values),
+        high=max(values),
+    )
+
+
+def _aggregate(schema: Schema, node: Node) -> tuple[str, str | None]:
+    """Which aggregate is asked ("count", "sum" or "avg"), and of which attribute; None for a count."""
     if node["class"] == "STAR":
         raise Unsupported(f"SQL: SELECT * asks for rows, not for numbers; {_ACCEPTED}, or draw rows with synthesize")
     if node["class"] == "WINDOW":
@@ -262,23 +315,23 @@ def _summed(schema: Schema, node: Node) -> str | None:
     if node.get("filter") is not None:
         raise Unsupported(f"SQL: FILTER after {shown} cannot be asked; put the condition into WHERE")
     if function == "count_star" or (function == "count" and not arguments):
-        return None
+        return "count", None
     if function == "count" and _is_constant(arguments[0]):
-        return None
+        return "count", None
     named = _column(schema, arguments[0]) if arguments and arguments[0]["class"] == "COLUMN_REF" else None
-    # Among numbers and booleans `other` is missing, and counts as 0 in a sum.
-    apart = "" if named is None or not schema.attribute(named).other else f" WHERE {named} <> '{OTHER}'"
     if function == "count":
         if named is not None and None not in schema.attribute(named).labels:
-            return None
+            return "count", None
+        # Among numbers and booleans `other` is missing, and is not counted.
+        apart = "" if named is None or not schema.attribute(named).other else f" WHERE {named} <> '{OTHER}'"
         raise Unsupported(f"SQL: COUNT(column) cannot be asked; ask COUNT(*){apart}")
-    if function in ("avg", "mean"):
-        raise Unsupported(f"SQL: AVG cannot be asked; ask SUM({named or 'column'}) and COUNT(*){apart}, then divide")
-    if function != "sum":
-        raise Unsupported(f"SQL: {function.upper()} cannot be asked; only COUNT(*) and SUM(column) can")
-    if len(arguments) != 1 or arguments[0]["class"] != "COLUMN_REF":
-        raise Unsupported("SQL: SUM takes one column, not an expression; declare an attribute for what you want to sum")
-    return _column(schema, arguments[0])
+    if function not in ("sum", "avg", "mean"):
+        raise Unsupported(f"SQL: {function.upper()} cannot be asked; only COUNT(*), SUM(column) and AVG(column) can")
+    if len(arguments) != 1 or named is None:
+        raise Unsupported(
+            f"SQL: {function.upper()} takes one column, not an expression; declare an attribute for what it should take"
+        )
+    return ("sum" if function == "sum" else "avg"), named
 
 
 def _arguments(node: Node) -> list[Node]:
@@ -566,9 +619,9 @@ def _ordered(schema: Schema, node: Node, select: list[Any], titles: Mapping[str,
             if expression["class"] == "COLUMN_REF" and _column(schema, expression) == name:
                 return i
     elif node["class"] == "FUNCTION":
-        asked = _summed(schema, node)
+        asked = _aggregate(schema, node)
         for i, expression in enumerate(select):
-            if expression["class"] == "FUNCTION" and _summed(schema, expression) == asked:
+            if expression["class"] == "FUNCTION" and _aggregate(schema, expression) == asked:
                 return i
     raise Unsupported(
         "SQL: ORDER BY takes a selected column, its number or its alias; leave it out and sort afterwards"

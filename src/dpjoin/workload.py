@@ -169,6 +169,16 @@ class Kronecker:
                 answers = np.moveaxis(np.tensordot(wanted, answers, axes=(1, axis)), 0, axis)
         return answers.reshape(-1)
 
+    def variances(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The variance of each answer, in square units, from those of the marginal's cells, which are independent."""
+        found = each.reshape(self.shape)
+        for axis, (factor, matrix) in enumerate(zip(self.factors, self._matrices, strict=True)):
+            if matrix is None:  # zeros and ones, which are their own squares
+                found = _running_sums(found, axis, factor.kind, slice(None))
+            else:
+                found = np.moveaxis(np.tensordot(matrix.astype(np.float64) ** 2, found, axes=(1, axis)), 0, axis)
+        return found.reshape(-1)
+
     def one_answer(self, marginal: NDArray[np.floating[Any]], index: int) -> float:
         """One query's answer, in units, from the marginal over the scope: without the others."""
         answers = marginal.reshape(self.shape)
@@ -180,6 +190,11 @@ class Kronecker:
     def max_abs(self) -> int:
         """The largest weight any query gives any join result, in units."""
         return math.prod(1 if m is None else largest_weight(m) for m in self._matrices)
+
+
+def marginal_of(group: Kronecker) -> Kronecker:
+    """The cells that a group looks at."""
+    return Kronecker(group.name, group.scope, (CELLS,) * len(group.scope), group.shape)
 
 
 def _running_sums(cells: NDArray[Any], axis: int, kind: str, rows: slice) -> NDArray[Any]:
@@ -269,6 +284,30 @@ class Products:
 
 
 Group = Kronecker | Products
+
+
+@dataclass(frozen=True)
+class Average:
+    """A sum over a count of the same rows: no linear query, so no workload holds it, but a release can be asked."""
+
+    attribute: str
+    total: Kronecker
+    count: Kronecker
+    """It looks at the attributes of `total`, and has its cells."""
+    low: float
+    """The smallest value that is averaged."""
+    high: float
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        return self.total.scope
+
+    @property
+    def answer_shape(self) -> tuple[int, ...]:
+        return self.total.answer_shape
+
+    def __len__(self) -> int:
+        return len(self.total)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from dpjoin.model.fit import DEAR_CELLS, PRIOR_START, SINGLE_CELLS, SINGLE_START
 from dpjoin.model.junction import Calibrated, IntArray, JunctionTree, Passes, Scope
 from dpjoin.model.model import Model
 from dpjoin.model.terms import FloatArray
-from dpjoin.workload import Group, Kronecker
+from dpjoin.workload import Group
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,13 +129,17 @@ class FactoredModel(Model):
     def width(self, group: Group) -> FloatArray | None:
         """About how far off each answer is, root mean square: the members' spread, and what no clique could fit."""
         width = super().width(group)
-        misfit = self._misfit(group.scope)
-        if width is None or misfit is None:
+        each = self.unfitted(group.scope)
+        if width is None or each is None:
             return width
         # Errors of cells are taken to be independent. A weight's square is at most itself times the largest.
-        each = misfit.ratio * cell_errors(self.total * self.calibrated.marginal(group.scope))
         squares = np.abs(np.asarray(group.apply(each), dtype=np.float64)) * group.max_abs * float(group.unit) ** 2
         return np.sqrt(width**2 + squares)
+
+    def unfitted(self, scope: Sequence[str]) -> FloatArray | None:
+        """The variance in each cell of a scope of what no clique could fit; None where one could."""
+        misfit = self._misfit(scope)
+        return None if misfit is None else misfit.ratio * cell_errors(self.total * self.calibrated.marginal(scope))
 
     def _misfit(self, scope: Sequence[str]) -> Misfit | None:
         """What is known to be off within a scope that no clique holds."""
@@ -144,16 +148,16 @@ class FactoredModel(Model):
         inside = [m for m in self.misfits if set(scope) <= set(m.scope)]
         return min(inside, key=lambda m: m.ratio, default=None)
 
-    def noise(self, group: Kronecker) -> FloatArray:
-        """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
+    def _looks(self, scope: Sequence[str]) -> list[FloatArray]:
+        """The variance of each cell of a scope in every measured marginal that contains it, directly or as a sum."""
         looks = list(zip(self.tree.cliques, self.deviations, strict=False))
         looks += [(m.scope, m.deviation) for m in self.misfits]
-        found = [
-            deviation * math.sqrt(math.prod(self.tree.sizes[a] for a in scope if a not in group.scope))
-            for scope, deviation in looks
-            if set(group.scope) <= set(scope)
+        cells = math.prod(self.tree.sizes[a] for a in scope)
+        return [
+            np.full(cells, deviation**2 * math.prod(self.tree.sizes[a] for a in look if a not in scope))
+            for look, deviation in looks
+            if set(scope) <= set(look)
         ]
-        return np.full(group.cells, min(found, default=0.0))
 
     def rows(self, rows: int, rng: np.random.Generator, *, even: bool = False) -> dict[str, IntArray]:
         """Synthetic rows, one array of codes per attribute; `even` as in `Calibrated.sample`."""

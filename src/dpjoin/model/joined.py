@@ -222,6 +222,11 @@ class Joined:
             return None
         return np.array([self._answer(group, m) for m in range(self._members)]) - self.answer(group)
 
+    def spreads(self, group: Group) -> list[FloatArray]:
+        """The spread, if there is one, as the only independent part."""
+        spread = self.spread(group)
+        return [] if spread is None else [spread]
+
     def width(self, group: Group) -> FloatArray | None:
         """About how far off each answer is, root mean square; None where only the floors tell."""
         spread = self.spread(group)
@@ -255,6 +260,10 @@ class Joined:
 
     def noise(self, group: Kronecker) -> FloatArray:
         """Zeros: no cell of the join was measured, and what is small in it is told by the members."""
+        return np.zeros(group.cells)
+
+    def measured(self, group: Kronecker) -> FloatArray:
+        """Zeros, as in `noise`."""
         return np.zeros(group.cells)
 
     @cached_property

@@ -171,6 +171,11 @@ class Model:
         answers = np.array([answers_on(self.domain, table, group) for table in self._member_tables])
         return answers - self.answer(group)
 
+    def spreads(self, group: Group) -> list[FloatArray]:
+        """The spread, if there is one, as the only independent part."""
+        spread = self.spread(group)
+        return [] if spread is None else [spread]
+
     def width(self, group: Group) -> FloatArray | None:
         """About how far off each answer is, root mean square; None where only the floor tells."""
         spread = self.spread(group)
@@ -191,22 +196,37 @@ class Model:
 
     def noise(self, group: Kronecker) -> FloatArray:
         """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
-        found = self._measured(group.scope)
-        return np.min(found, axis=0) if found else np.zeros(group.cells)
+        found = self._looks(group.scope)
+        return np.sqrt(np.min(found, axis=0)) if found else np.zeros(group.cells)
+
+    def measured(self, group: Kronecker) -> FloatArray:
+        """The variance with which each cell of a marginal was measured, by all that was measured of it together."""
+        return _together(self._looks(group.scope), group.cells)
 
     def variance(self, scope: Sequence[str]) -> FloatArray:
-        """The same of a scope's cells, squared, axes in its order; infinite where nothing measured contains it."""
-        shape, found = [self.domain.sizes[a] for a in scope], self._measured(tuple(scope))
-        return np.asarray(np.min(found, axis=0) ** 2).reshape(shape) if found else np.full(shape, math.inf)
+        """The least of the variances with which a scope's cells were measured; infinite where nothing contains it."""
+        shape, found = [self.domain.sizes[a] for a in scope], self._looks(scope)
+        return np.asarray(np.min(found, axis=0)).reshape(shape) if found else np.full(shape, math.inf)
 
-    def _measured(self, scope: tuple[str, ...]) -> list[FloatArray]:
-        terms, found = self.terms or Terms(self.domain, ()), []
+    def _looks(self, scope: Sequence[str]) -> list[FloatArray]:
+        """The variance of each cell of a scope in every measured marginal that contains it, directly or as a sum."""
+        terms = self.terms or Terms(self.domain, ())
+        found = []
         for i, (clique, deviation) in enumerate(zip(terms.cliques, self.deviations, strict=False)):
             if set(scope) <= set(clique):
-                inside = terms.inside(i, scope)
                 # What is known to be empty has no noise, even where nothing was measured.
-                found.append(np.where(inside > 0, deviation * np.sqrt(inside), 0.0))
+                inside = terms.inside(i, tuple(scope))
+                found.append(np.where(inside > 0, deviation, 0.0) ** 2 * inside)
         return found
+
+
+def _together(variances: Sequence[FloatArray], cells: int) -> FloatArray:
+    """The variance of what was measured several times, weighed by precision; zero where it was never measured."""
+    if not variances:
+        return np.zeros(cells)
+    certain = np.min(variances, axis=0) == 0
+    precision = sum((1.0 / np.where(certain, 1.0, v) for v in variances), start=np.zeros(cells))
+    return np.where(certain, 0.0, 1.0 / precision)
 
 
 class Estimate(Protocol):
@@ -223,9 +243,11 @@ class Estimate(Protocol):
     def knows(self, scope: Sequence[str]) -> bool: ...
     def answer(self, group: Group) -> FloatArray: ...
     def error(self, group: Group, coverage: float) -> FloatArray: ...
+    def spreads(self, group: Group) -> list[FloatArray]: ...
     def width(self, group: Group) -> FloatArray | None: ...
     def slack(self, group: Group) -> FloatArray: ...
     def noise(self, group: Kronecker) -> FloatArray: ...
+    def measured(self, group: Kronecker) -> FloatArray: ...
 
 
 def answers_on(domain: Domain, table: FloatArray, group: Group) -> FloatArray:
@@ -246,20 +268,20 @@ def half_widths(estimate: Estimate, group: Group, coverage: float) -> FloatArray
     # Twelve members tell the width only roughly; pooling with the group's own rule of width against
     # size keeps a cell whose members happen to agree from getting a bar that is too short.
     stretch = STRETCH if isinstance(group, Kronecker) else PRODUCT_STRETCH
-    bars = stretch * quantile * _pooled(width, size) + slack
+    bars = stretch * quantile * pooled(width, size) + slack
     if isinstance(group, Kronecker) and group.is_marginal:
         # A small cell that the noise cannot tell from an empty one may be empty.
         bars = np.where(size < quantile * estimate.noise(group), np.maximum(bars, size), bars)
     return bars
 
 
-def _pooled(width: FloatArray, size: FloatArray) -> FloatArray:
+def pooled(width: FloatArray, size: FloatArray) -> FloatArray:
     """Average each width with the widths of answers of similar size (in squares)."""
     live = (width > 0) | (size > 0)
     if not live.all():
         # Cells known to be empty are certain, and say nothing of the small ones beside them.
         out = np.zeros_like(width)
-        out[live] = _pooled(width[live], size[live])
+        out[live] = pooled(width[live], size[live])
         return out
     if len(width) < 4:
         return width

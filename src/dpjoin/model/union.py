@@ -92,9 +92,13 @@ class Union:
         """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
         return half_widths(self, group, coverage)
 
+    def spreads(self, group: Group) -> list[FloatArray]:
+        """How far each member of a part moves the answers, members x queries, for the parts that have some."""
+        return [spread for part in self.parts if (spread := part.spread(group)) is not None]
+
     def width(self, group: Group) -> FloatArray | None:
         """About how far off each answer is, root mean square; None where only the floors tell."""
-        spreads = [spread for part in self.parts if (spread := part.spread(group)) is not None]
+        spreads = self.spreads(group)
         if not spreads:
             return None
         # The parts' noise is independent, so what scatters adds up in squares. Where the members lie to one
@@ -110,6 +114,10 @@ class Union:
     def noise(self, group: Kronecker) -> FloatArray:
         """The standard deviation with which each cell of a marginal was measured, over all parts."""
         return np.sqrt(_sum([part.noise(group) ** 2 for part in self.parts]))
+
+    def measured(self, group: Kronecker) -> FloatArray:
+        """The variance with which each cell of a marginal was measured, over all parts."""
+        return _sum([part.measured(group) for part in self.parts])
 
 
 def _layout(domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]:
