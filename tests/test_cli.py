@@ -289,6 +289,23 @@ def test_the_journal_names_tables_inside_databases(tmp_path):
     assert sources_of(tmp_path / "shop.toml", schema, sources) == ("a.db:v", "b.csv")
 
 
+def test_the_journal_names_a_file_without_tables_once(tmp_path):
+    """Whatever table was named beside it, now or in older journals: it is one source, as it is for the release."""
+    from dpjoin.journal import recorded, sources_of, spent_beside
+
+    spec = make_shop(tmp_path)
+    loaded = dpjoin.Spec.from_toml(spec)
+    sources = {"visits": (tmp_path / "visits.csv.gz", "v"), "offers": tmp_path / "a:b.parquet"}
+    found = sources_of(spec, loaded.schema, sources)
+    assert found == ("visits.csv.gz", "a:b.parquet")
+    older = tmp_path / "older.toml"
+    older.write_text(spec.read_text())
+    with recorded(older, loaded.budget, tmp_path / "out", ["visits.csv.gz:w"]):
+        pass
+    assert spent_beside(spec, found).times == 1
+    assert spent_beside(spec, ["visits.db:w"]).times == 0
+
+
 def test_a_killed_release_counts_as_spent(tmp_path):
     """The journal is on disk before rows are read; a process killed after that leaves no half-written folder."""
     from dpjoin.journal import journal_of, spent

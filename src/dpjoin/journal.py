@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpjoin.engine.sources import has_no_tables
 from dpjoin.errors import ReleaseError
 from dpjoin.privacy.budget import Budget
 from dpjoin.schema import Schema
@@ -44,8 +45,14 @@ def sources_of(spec: Path, schema: Schema, sources: Mapping[str, Any]) -> tuple[
     for table in schema.private_tables:
         path, *inside = sources[table] if isinstance(sources[table], tuple) else (sources[table],)
         relative = os.path.relpath(Path(path).resolve(), spec.parent.resolve())
-        found.append(":".join([Path(relative).as_posix(), *inside]))
+        found.append(_source(":".join([Path(relative).as_posix(), *inside])))
     return tuple(found)
+
+
+def _source(written: str) -> str:
+    """FILE:TABLE as it is for a database, and FILE for a file that has no tables inside, whatever table was named."""
+    file, _, _ = written.rpartition(":")
+    return file if file and has_no_tables(Path(file)) else written
 
 
 def spent(journal: Path) -> Spent:
@@ -59,7 +66,7 @@ def spent_beside(spec: Path, sources: Sequence[str]) -> Spent:
     begun = {own.name: _begun(own)}
     for journal in sorted(spec.parent.glob("*.ledger.jsonl")):
         if journal.name != own.name:
-            begun[journal.name] = [e for e in _begun(journal) if tables & set(e.get("sources", ()))]
+            begun[journal.name] = [e for e in _begun(journal) if tables & set(map(_source, e.get("sources", ())))]
     return _added(begun)
 
 

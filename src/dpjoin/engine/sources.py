@@ -182,10 +182,18 @@ def same_source(first: object, second: object) -> bool:
     if isinstance(first, str | os.PathLike) and isinstance(second, str | os.PathLike):
         a, b = Path(first), Path(second)
         same_file = a.resolve() == b.resolve() or (a.exists() and b.exists() and a.samefile(b))
-        # Only database files have tables inside; of other files the name of one is not looked at.
-        inside = all(_extension(path) in DATABASE_FILES for path in (a, b))
-        return same_file and (first_table == second_table or not inside)
+        return same_file and (first_table == second_table or not (has_tables(a) and has_tables(b)))
     return first is second
+
+
+def has_tables(path: Path) -> bool:
+    """Whether a file has tables inside, as databases have; of other files the name of one is not looked at."""
+    return _extension(path) in DATABASE_FILES
+
+
+def has_no_tables(path: Path) -> bool:
+    """Whether a file is of a kind that has no tables inside; neither this nor the other if its kind is not known."""
+    return _extension(path) in _KNOWN and not has_tables(path)
 
 
 def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
