@@ -16,7 +16,7 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.schema import DegreeBound
-from dpjoin.trap import PAGE, joined_table_warning, unjoined_table_warning
+from dpjoin.trap import PAGE, joined_table_warning, public_source_warning, unjoined_table_warning
 from shop import make_shop, run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -196,6 +196,36 @@ def test_a_cross_product_is_released_with_a_warning(capsys: Any, tmp_path: Path)
     with pytest.warns(dj.UnjoinedTableWarning, match="'stays' and 'people'") as caught:
         dj.release(loaded.schema, loaded.workload, loaded.sources(), loaded.budget)
     assert [Path(w.filename) for w in caught] == [Path(__file__)]
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_private_rows_that_are_also_public_are_told(capsys: Any, tmp_path: Path, public: bool) -> None:
+    """One line of plan and release, a warning in Python; and none where the two sources differ."""
+    units = f"""[tables.units]
+source = "{"stays" if public else "units"}.parquet"
+private = false
+attributes = ["patient", "unit"]
+columns = {{ unit = "ward" }}
+
+[attributes.unit]
+range = [0, 3]
+"""
+    private = SPEC.replace('"visit", ', "").replace("[attributes.visit]\nkey = true\n", "")
+    spec = write_stays(tmp_path, private.replace("[attributes.patient]", f"{units}[attributes.patient]"))
+    pq.write_table(pq.read_table(tmp_path / "stays.parquet"), tmp_path / "units.parquet")
+    loaded = dj.Spec.from_toml(spec)
+    said = public_source_warning(loaded.schema, loaded.sources())
+    assert (said is not None) == public
+    for verb, more in (("plan", []), ("release", ["-o", tmp_path / "out"])):
+        code, _, err = run(capsys, verb, spec, *more)
+        assert code == 0
+        lines = [one for one in err.splitlines() if one.startswith("warning:")]
+        assert lines == ([f"warning: {spec}: {said}"] if public else [])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dj.release(loaded.schema, loaded.workload, loaded.sources(), loaded.budget)
+    assert [w.category for w in caught] == [dj.PublicSourceWarning] * public
+    assert [Path(w.filename) for w in caught] == [Path(__file__)] * public
 
 
 # The measurement -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -9,14 +10,14 @@ from itertools import combinations
 from typing import Any
 
 from dpjoin.algorithms.progress import Progress, silent
-from dpjoin.errors import JoinedTableWarning, SpecError, UnjoinedTableWarning, suggest
+from dpjoin.errors import JoinedTableWarning, PublicSourceWarning, SpecError, UnjoinedTableWarning, suggest
 from dpjoin.methods import chosen_method
 from dpjoin.planning import check_feasible
 from dpjoin.privacy.budget import Budget
 from dpjoin.released import Release
 from dpjoin.schema import Schema
 from dpjoin.spec import METHODS, PROFILES, check_choice
-from dpjoin.trap import joined_table_warning, unjoined_table_warning
+from dpjoin.trap import joined_table_warning, public_source_warning, unjoined_table_warning
 from dpjoin.workload import Workload
 
 
@@ -35,8 +36,9 @@ def release(
     `tables` maps each table to a DataFrame (pandas, Polars, Arrow) or a path (CSV, Parquet, Arrow, or
     (database file, table)). Nothing of it but the Curator's noisy answers reaches the result.
 
-    Warns, before any row is read, if the schema looks like that of a join made beforehand (JoinedTableWarning), or if a
-    table shares no attribute with any other (UnjoinedTableWarning).
+    Warns, before any row is read, if the schema looks like that of a join made beforehand (JoinedTableWarning), if a
+    table shares no attribute with any other (UnjoinedTableWarning), or if a public table has the rows of a private one
+    (PublicSourceWarning).
     """
     from dpjoin.engine.duck import DuckEngine
 
@@ -63,6 +65,11 @@ def release(
     unjoined = unjoined_table_warning(schema)
     if unjoined is not None:
         warnings.warn(unjoined, UnjoinedTableWarning, stacklevel=2)
+    inside = {t.name: t.source_table for t in schema.tables}
+    sources = {name: (s, inside[name]) if isinstance(s, str | os.PathLike) else s for name, s in tables.items()}
+    published = public_source_warning(schema, sources)
+    if published is not None:
+        warnings.warn(published, PublicSourceWarning, stacklevel=2)
     with _progress(progress) as say:
         say("read", 0, 1)
         engine = DuckEngine(schema, tables, attributes=workload.attributes)

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpjoin.errors import DpjoinError, JoinedTableWarning, ReleaseError, SpecError, UnjoinedTableWarning
+from dpjoin.errors import (
+    DpjoinError,
+    JoinedTableWarning,
+    PublicSourceWarning,
+    ReleaseError,
+    SpecError,
+    UnjoinedTableWarning,
+)
 
 if TYPE_CHECKING:
     from dpjoin.released import Release
@@ -200,7 +207,7 @@ def release(
             f"{before.delta + loaded.budget.delta:g} ({', '.join(before.journals)})"
         )
     with _spent(spec, out), recorded(spec, loaded.budget, out, private), warnings.catch_warnings():
-        for said in (JoinedTableWarning, UnjoinedTableWarning):
+        for said in (JoinedTableWarning, UnjoinedTableWarning, PublicSourceWarning):
             warnings.simplefilter("ignore", said)
         made = run(
             loaded.schema,
@@ -399,9 +406,13 @@ def _spec(path: Path, *, profile: str | None = None, method: str | None = None) 
 
 
 def _warn_of_traps(path: Path, spec: Spec) -> None:
-    from dpjoin.trap import joined_table_warning, unjoined_table_warning
+    from dpjoin.trap import joined_table_warning, public_source_warning, unjoined_table_warning
 
-    for suspicion in (joined_table_warning(spec.schema), unjoined_table_warning(spec.schema)):
+    schema = spec.schema
+    # A plan may be made before all sources are named.
+    sources = {t.name: (spec.folder / t.source, t.source_table) for t in schema.tables if t.source is not None}
+    found = joined_table_warning(schema), unjoined_table_warning(schema), public_source_warning(schema, sources)
+    for suspicion in found:
         if suspicion is not None:
             _say(f"warning: {path}: {suspicion}")
 

@@ -8,6 +8,7 @@ DpjoinError                 one line: what (value) must be rule; what to do
 
 JoinedTableWarning          a table looks like a join made beforehand (`trap.py`)
 UnjoinedTableWarning        a table shares no attribute with any other (`trap.py`)
+PublicSourceWarning         a public table has the rows of a private one (`trap.py`)
 
 No message holds a value that came from private rows: an error is an output.
 """
@@ -44,6 +45,10 @@ class JoinedTableWarning(UserWarning):
 
 class UnjoinedTableWarning(UserWarning):
     """A table shares no attribute with any other: the join is a cross product."""
+
+
+class PublicSourceWarning(UserWarning):
+    """A private and a public table have the same source: its rows go into the release as they are."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
