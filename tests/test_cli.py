@@ -192,6 +192,14 @@ def test_the_summary_works_out_the_bars_that_it_shows(capsys, shop, monkeypatch)
     assert f"{len(made.workload.groups) - 2} more" in capsys.readouterr().out
 
 
+def test_json_shows_how_far_it_is_with_the_bars_of_all_groups(capsys, tmp_path):
+    """They take seconds where there are hundreds of groups, after the last stage of the release itself."""
+    code, out, err = run(capsys, "release", make_shop(tmp_path), "-o", tmp_path / "out", "--json")
+    assert code == 0
+    assert len(json.loads(out)["groups"]) == 7
+    assert "error bars of each group" in err
+
+
 def test_the_summary_of_heavy_values_and_parts(shop):
     """Of heavy values only a row's own table is measured; several parts have a bound each."""
     made = dpjoin.load(shop[1])

@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpjoin as dj
 from dpjoin.released import MAX_SYNTHETIC_ROWS, SCALED_ROWS
@@ -85,6 +86,22 @@ def test_save_and_load_give_the_same_release(released: dj.Release, tmp_path: Pat
     with pytest.raises(dj.ReleaseError, match="exists already"):
         released.save(folder)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_answers_and_bars_are_worked_out_on_one_thread(released: dj.Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of large models they are thousands of small products, for which two threads mostly wait for each other."""
+    seen: list[int] = []
+    kind, answer = type(released.model), type(released.model).answer
+
+    def watched(model: Any, group: Any) -> Any:
+        seen.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return answer(model, group)
+
+    monkeypatch.setattr(kind, "answer", watched)
+    with threadpool_limits(2, user_api="blas"):
+        released.answer("SELECT COUNT(*) FROM joined")
+        released.error("SELECT COUNT(*) FROM joined")
+    assert set(seen) == {1}
 
 
 def test_the_manifest_states_guarantee_and_assumptions(released: dj.Release) -> None:

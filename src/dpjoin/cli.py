@@ -186,6 +186,7 @@ def release(
     loaded = _spec(spec, profile=profile, method=method)
     from dpjoin.api import check_sources
     from dpjoin.api import release as run
+    from dpjoin.console import terminal_progress
     from dpjoin.journal import recorded, sources_of, spent_beside
     from dpjoin.methods import chosen_method
     from dpjoin.planning import check_feasible
@@ -220,7 +221,9 @@ def release(
         )
         made.save(out)
     if as_json:
-        show_json(release_summary(made, str(out)))
+        with terminal_progress() as say:
+            summary = release_summary(made, str(out), say)
+        show_json(summary)
     else:
         show_release(made, str(out))
         _say(next_commands(str(out), _example_attributes(made)))

@@ -18,6 +18,7 @@ STAGES = {
     "rounds": "choosing, measuring and fitting queries",
     "error bars": "computing error bars",
     "exact": "reading the tables, exact answers",
+    "bars": "error bars of each group",
     "compare": "answers and error bars of each group",
 }
 

@@ -27,6 +27,7 @@ from dpjoin.model.junction import TooLargeError
 from dpjoin.model.model import Model, state_of
 from dpjoin.model.ratio import average_half_widths, averages
 from dpjoin.model.terms import Domain, FloatArray, Terms
+from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
 from dpjoin.planning import describe_bounds, describe_join
@@ -231,7 +232,9 @@ class Release:
 def _each(groups: Sequence[Group | Average], ask: Callable[[Group | Average], FloatArray]) -> FloatArray:
     """What each group gets, one after the other."""
     try:
-        return np.concatenate([ask(group) for group in groups]) if groups else np.zeros(0)
+        # Answers of large models are thousands of small products, for which two threads mostly wait for each other.
+        with one_blas_thread():
+            return np.concatenate([ask(group) for group in groups]) if groups else np.zeros(0)
     except TooLargeError as error:
         raise ReleaseError(str(error)) from None
 

@@ -17,6 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dpjoin.algorithms.progress import Progress, silent
 from dpjoin.asking import Answers
 from dpjoin.evaluation import Evaluation
 from dpjoin.model.joined import Joined
@@ -161,10 +162,12 @@ def _say_cut(out: Console, groups: int) -> None:
         out.print(f"… and {groups - GROUPS_SHOWN:,} more groups (--json lists them all)\n")
 
 
-def group_errors(release: Release, most: int | None = None) -> list[dict[str, Any]]:
+def group_errors(release: Release, most: int | None = None, progress: Progress = silent) -> list[dict[str, Any]]:
     """The public error bars of each group, or of the first ones, in short: a large model takes its time for each."""
     rows = []
-    for group in release.workload.groups[:most]:
+    groups = release.workload.groups[:most]
+    for done, group in enumerate(groups):
+        progress("bars", done, len(groups))
         bars = release.error(Workload(release.schema, (group,)))
         rows.append(
             {
@@ -174,10 +177,11 @@ def group_errors(release: Release, most: int | None = None) -> list[dict[str, An
                 "largest_error": float(np.max(bars)),
             }
         )
+    progress("bars", len(groups), len(groups))
     return rows
 
 
-def release_summary(release: Release, folder: str) -> dict[str, Any]:
+def release_summary(release: Release, folder: str, progress: Progress = silent) -> dict[str, Any]:
     """A release as plain data."""
     manifest = release.manifest()
     return {
@@ -188,7 +192,7 @@ def release_summary(release: Release, folder: str) -> dict[str, Any]:
         **release.facts,
         "rows": manifest["rows"],
         "coverage": 0.9,
-        "groups": group_errors(release),
+        "groups": group_errors(release, progress=progress),
     }
 
 

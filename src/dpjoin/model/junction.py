@@ -38,6 +38,8 @@ Scope = tuple[str, ...]
 
 MOST_CELLS = 2**24
 """A tree of more cells is refused: one step of a fit would take a second, and a few copies fill a gigabyte."""
+KEPT_CELLS = 2**18
+"""Marginals that no bag holds are dear, and bars ask for each several times: so many of their cells are kept."""
 ROWS, COLUMNS = "\0rows", "\0columns"
 """Axes that are no attribute: the values of many attributes, one below the other."""
 
@@ -392,7 +394,20 @@ class Calibrated:
             first, second = wanted
             found = self._pairs.get((first, second))
             return self._pairs[second, first].T if found is None else found
-        return self._across(wanted)
+        if wanted not in self._found:
+            made = self._across(wanted)
+            made.setflags(write=False)  # it may be handed out again
+            if sum(kept.size for kept in self._found.values()) + made.size > KEPT_CELLS:
+                self._found.clear()
+            if made.size > KEPT_CELLS:
+                return made
+            self._found[wanted] = made
+        return self._found[wanted]
+
+    @cached_property
+    def _found(self) -> dict[Scope, FloatArray]:
+        """The last marginals that no bag holds."""
+        return {}
 
     def answers(self, scopes: Iterable[Sequence[str]]) -> list[FloatArray]:
         """P(scope) of many scopes."""
