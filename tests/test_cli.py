@@ -428,6 +428,39 @@ def test_averages_have_bars_beside_counts_and_sums(capsys, shop):
     assert 9 <= release.answer(asked)[0] <= 92.5
 
 
+@pytest.mark.parametrize(
+    ("having", "kept"),
+    [
+        ("COUNT(*) > {0}", lambda count, mean: count > 0),
+        ("{0} >= n", lambda count, mean: count <= 0),
+        ("NOT n > {0}", lambda count, mean: count <= 0),
+        ("COUNT(*) <> {0} AND city <> 'Rome'", lambda count, mean: count != 0),
+        ("AVG(age) > {1}", lambda count, mean: mean > 0),
+        ("AVG(age) NOT BETWEEN 0 AND {1} OR n < 0", lambda count, mean: mean > 0),
+        ("n BETWEEN 0 AND {0}", lambda count, mean: count <= 0),
+        ("city = 'Oslo' OR city = 'other'", lambda count, mean: True),
+    ],
+)
+def test_having_and_offset_filter_what_the_model_answers(capsys, shop, having, kept):
+    """Numbers and bars are those without HAVING; what it looks at need not be selected."""
+    asked = "SELECT city, COUNT(*) AS n{} FROM joined GROUP BY city"
+    whole = json.loads(run(capsys, "answer", shop[1], asked.format(", AVG(age) AS mean"), "--json")[1])["rows"]
+    counts, means = ([row[name] for row in whole] for name in ("n", "mean"))
+    middle = sorted(counts)[1], sorted(means)[1]
+    statement = asked.format("") + " HAVING " + having.format(*middle)
+    code, out, err = run(capsys, "answer", shop[1], statement, "--json")
+    assert (code, err) == (0, "")
+    cities = [c for c in ("Oslo", "Rome", "other") if "city" not in having or c != "Rome"]
+    expected = [
+        {name: row[name] for name in ("city", "n", "n ±")}
+        for row in whole
+        if row["city"] in cities and kept(row["n"] - middle[0], row["mean"] - middle[1])
+    ]
+    assert json.loads(out)["rows"] == expected
+    _, out, _ = run(capsys, "answer", shop[1], f"{statement} LIMIT 1 OFFSET 1", "--json")
+    assert json.loads(out)["rows"] == expected[1:2]
+
+
 def test_averages_are_shown_with_the_digits_that_their_bars_leave(capsys, shop):
     """An average of 2.513 ± 0.048 is not shown as 2.5; counts with long bars stay whole numbers."""
     answers = asking.Answers((), ("mean", "count"), (((), (42.51342, 1234.5), (0.04812, 25.0)),), 0.9)

@@ -69,20 +69,24 @@ def _refused(release: Release, statement: str, reason: str, error: str) -> str:
 
 
 def _from_model(release: Release, query: Query, coverage: float) -> Answers:
-    columns = [_cells(release, query, m, coverage) for m in query.measures]
+    columns = [_cells(release, query, m, coverage) for m in (*query.measures, *query.hidden)]
     labels = [release.schema.attribute(a).labels for a in query.by]
     rows = []
     for code in np.ndindex(*(len(names) for names in labels)):
         if any(c not in query.kept.get(a, (c,)) for a, c in zip(query.by, code, strict=True)):
             continue
         numbers = tuple(float(answers[code]) for answers, _ in columns)
+        if query.having is not None and not query.having(dict(zip(query.by, code, strict=True)), numbers):
+            continue
         bars = tuple(float(b[code]) if math.isfinite(b[code]) else None for _, b in columns)
         rows.append((code, numbers, bars))
     for position, down in reversed(query.order):
         rows.sort(key=lambda row: _sorted_last(down, (*row[0], *row[1])[position]), reverse=down)
+    end = None if query.limit is None else query.offset + query.limit
+    asked = len(query.measures)
     shown = tuple(
-        (tuple(_label(names[c]) for names, c in zip(labels, code, strict=True)), numbers, bars)
-        for code, numbers, bars in rows[: query.limit]
+        (tuple(_label(names[c]) for names, c in zip(labels, code, strict=True)), numbers[:asked], bars[:asked])
+        for code, numbers, bars in rows[query.offset : end]
     )
     return Answers(query.names, _titles(query), shown, coverage)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -24,6 +24,8 @@ from dpjoin.workload import CELLS, Average, Factor, Kronecker, amounts, check_as
 
 Node = Mapping[str, Any]
 Constant = str | int | float | bool
+Shown = Callable[[Mapping[str, int], Sequence[float]], bool]
+"""Whether a row of the answer is shown, from the codes of its grouped attributes and its numbers."""
 
 _COMPARE = {
     "COMPARE_EQUAL": "=",
@@ -33,6 +35,9 @@ _COMPARE = {
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
+_SAME = {"COMPARE_NOT_DISTINCT_FROM": "=", "COMPARE_DISTINCT_FROM": "<>"}
+"""Comparisons that are never unknown, `x IS TRUE` among them."""
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COLUMNS_ONLY = "SQL: GROUP BY takes columns only; put the grouping into the attribute's values or bins"
 _ACCEPTED = "ask SELECT columns, COUNT(*), SUM(column) or AVG(column) FROM joined WHERE … AND … GROUP BY columns"
@@ -64,6 +69,10 @@ class Query:
     order: tuple[tuple[int, bool], ...] = ()
     """Columns of the result to sort by, and whether downwards."""
     limit: int | None = None
+    offset: int = 0
+    having: Shown | None = None
+    hidden: tuple[Measure, ...] = ()
+    """What HAVING looks at and the statement does not select; their numbers follow those of `measures`."""
 
 
 def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
@@ -87,7 +96,9 @@ def parse_measures(schema: Schema, statement: str) -> list[Kronecker | Average]:
         raise Unsupported(
             f"SQL: {attribute!r} is both grouped and filtered; leave the filter out here and filter the answers"
         )
-    if query.order or query.limit is not None:
+    if query.having is not None:
+        raise Unsupported("SQL: HAVING cannot be asked here; leave it out and filter the answers")
+    if query.order or query.limit is not None or query.offset:
         raise Unsupported("SQL: ORDER BY and LIMIT do not change what is asked; leave them out and sort the answers")
     return [m.asked for m in query.measures]
 
@@ -126,9 +137,28 @@ def read_query(schema: Schema, statement: str) -> Query:
     positions = {i: shown.index(name) for i, name in columns}
     positions |= {i: len(shown) + k for k, (i, _) in enumerate(aggregates)}
     titles = {e["alias"].lower(): i for i, e in enumerate(select) if e.get("alias")}
-    order, limit = _presentation(schema, node, select, positions, titles, names)
+    order, limit, offset = _presentation(schema, node, select, positions, titles, names)
     called = {name: str(select[i].get("alias") or name) for i, name in columns}
-    return Query(shown, tuple(called.get(a, a) for a in shown), measures, kept, order, limit)
+    known = [_aggregate(schema, e) for _, e in aggregates]
+    hidden: list[Measure] = []
+
+    def number_of(expression: Node) -> int | None:
+        """Where the number of an aggregate, or of the alias of one, is among a row's; None for anything else."""
+        if expression["class"] == "COLUMN_REF":
+            alias = str(expression["column_names"][-1]).lower()
+            found = None if _matching(schema, alias) else titles.get(alias)
+            return None if found is None or found not in positions else positions[found] - len(shown)
+        if expression["class"] != "FUNCTION" or _is_constant(expression):
+            return None
+        wanted = _aggregate(schema, expression)
+        if wanted not in known:
+            known.append(wanted)
+            hidden.append(_measure(schema, expression, by, filters, words))
+        return known.index(wanted)
+
+    having = None if node.get("having") is None else _having(schema, node["having"], by, number_of)
+    names_shown = tuple(called.get(a, a) for a in shown)
+    return Query(shown, names_shown, measures, kept, order, limit, offset, having, tuple(hidden))
 
 
 def columns_of(schema: Schema, statement: str) -> tuple[str, ...]:
@@ -179,7 +209,7 @@ def _select_node(statement: str) -> Node:
         raise Unsupported("SQL: subqueries cannot be asked; use FROM joined")
     if source["type"] != "BASE_TABLE" or source["table_name"].lower() != "joined" or source.get("schema_name"):
         raise Unsupported(f"SQL: the only table is joined, the join of all tables; {_ACCEPTED}")
-    for part, what in (("having", "HAVING"), ("qualify", "QUALIFY"), ("sample", "SAMPLE")):
+    for part, what in (("qualify", "QUALIFY"), ("sample", "SAMPLE")):
         if node.get(part) is not None:
             raise Unsupported(f"SQL: {what} cannot be asked; leave it out and filter the answers")
     if source.get("sample") is not None:
@@ -387,8 +417,8 @@ def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
         return name, _codes(schema.attribute(name), "=", True), name
     if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
         return _missing(schema, _compared(schema, node["children"][0]), kind == "OPERATOR_IS_NULL")
-    if kind in _COMPARE:
-        op, left, right = _COMPARE[kind], node["left"], node["right"]
+    if kind in _COMPARE or kind in _SAME:
+        op, left, right = (_COMPARE | _SAME)[kind], _uncast(node["left"]), _uncast(node["right"])
         if left["class"] != "COLUMN_REF":
             op, left, right = _MIRRORED[op], right, left
         name = _compared(schema, left)
@@ -417,10 +447,10 @@ def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
         if child["type"] == "COLUMN_REF":
             name = _column(schema, child)
             return name, _codes(schema.attribute(name), "=", False), f"not {name}"
-        if child["type"] in (*_COMPARE, "COMPARE_BETWEEN", "COMPARE_IN"):
+        if child["type"] in (*_COMPARE, *_SAME, "COMPARE_BETWEEN", "COMPARE_IN"):
             name, codes, text = _condition(schema, child)
             rest = frozenset(range(schema.attribute(name).size)) - codes
-            if child["type"] not in ("COMPARE_EQUAL", "COMPARE_IN"):
+            if child["type"] not in ("COMPARE_EQUAL", "COMPARE_IN", *_SAME):
                 rest -= _other(schema.attribute(name))
             condition = text.removeprefix(f"{name} ")
             words = f"{name} not {condition}" if child["type"] != "COMPARE_EQUAL" else f"{name} <> {condition[2:]}"
@@ -447,6 +477,15 @@ def _compared(schema: Schema, node: Node) -> str:
     if node["class"] != "COLUMN_REF":
         raise Unsupported("SQL: WHERE compares a column with constants; expressions cannot be asked")
     return _column(schema, node)
+
+
+def _uncast(node: Node) -> Node:
+    """A column that is taken for a boolean, as DuckDB does in `x IS TRUE`, is the column itself."""
+    if node["class"] != "CAST" or node["child"]["class"] != "COLUMN_REF":
+        return node
+    kind = node.get("cast_type", {}).get("id") or node.get("type_expr", {}).get("type_name")
+    child: Node = node["child"]
+    return child if kind == "BOOLEAN" else node
 
 
 def _constant(node: Node) -> Constant:
@@ -572,6 +611,47 @@ def _decide(op: str, value: float, low: float, high: float, closed: bool) -> boo
     return None if low <= value and not below else False
 
 
+# -- HAVING ------------------------------------------------------------------------------------------
+
+
+def _having(schema: Schema, node: Node, by: tuple[str, ...], number_of: Callable[[Node], int | None]) -> Shown:
+    """Which rows are shown: comparisons of aggregates with numbers, and of grouped columns, with AND, OR and NOT.
+
+    Aggregates are compared as they are answered, noise included. An average of nothing satisfies no comparison.
+    """
+    node = _inward(node)
+    if node["type"] in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+        parts = [_having(schema, child, by, number_of) for child in node["children"]]
+        together = all if node["type"] == "CONJUNCTION_AND" else any
+        return lambda codes, numbers: together(part(codes, numbers) for part in parts)
+    negated = node["type"] == "OPERATOR_NOT"
+    inner = node["children"][0] if negated else node
+    if inner["type"] == "COMPARE_BETWEEN" and number_of(inner["input"]) is not None:
+        ends = ("COMPARE_GREATERTHANOREQUALTO", inner["lower"]), ("COMPARE_LESSTHANOREQUALTO", inner["upper"])
+        compared = [{"type": kind, "left": inner["input"], "right": end} for kind, end in ends]
+        both = {"type": "CONJUNCTION_AND", "children": compared}
+        return _having(schema, {**node, "children": [both]} if negated else both, by, number_of)
+    if inner["type"] in _COMPARE:
+        op, left, right = _COMPARE[inner["type"]], inner["left"], inner["right"]
+        if number_of(left) is None:
+            op, left, right = _MIRRORED[op], right, left
+        position = number_of(left)
+        if position is not None:
+            bound = _constant(right)
+            if isinstance(bound, str | bool):
+                raise SpecError(f"SQL: HAVING compares {_shown(bound)} with a number; write a number instead")
+            op = _OPPOSITE[op] if negated else op
+            return lambda _, numbers: not math.isnan(numbers[position]) and _compares(numbers[position], op, bound)
+    name, kept, text = _condition(schema, node)
+    if name not in by:
+        raise SpecError(f"SQL: HAVING {text} is of a column that is not grouped; put it into WHERE")
+    return lambda codes, _: codes[name] in kept
+
+
+def _compares(number: float, op: str, bound: float) -> bool:
+    return number != bound if op == "<>" else _holds(number, op, bound)
+
+
 # -- ORDER BY and LIMIT ------------------------------------------------------------------------------
 
 
@@ -582,27 +662,35 @@ def _presentation(
     positions: Mapping[int, int],
     titles: Mapping[str, int],
     names: list[str],
-) -> tuple[tuple[tuple[int, bool], ...], int | None]:
-    """How to show the result: positions among (columns, aggregates) to sort by, and how many rows."""
+) -> tuple[tuple[tuple[int, bool], ...], int | None, int]:
+    """How to show the result: positions among (columns, aggregates) to sort by, how many rows, and after how many."""
     order: list[tuple[int, bool]] = []
     limit: int | None = None
+    offset = 0
     for modifier in node.get("modifiers", ()):
         if modifier["type"] == "ORDER_MODIFIER":
             for item in modifier["orders"]:
                 index = _ordered(schema, item["expression"], select, titles)
                 order.append((positions[index], "DESC" in item["type"]))
-        elif modifier["type"] == "LIMIT_MODIFIER" and modifier.get("offset") is None:
-            count = _constant(modifier["limit"]) if modifier.get("limit") else None
-            if not isinstance(count, int) or "PERCENT" in modifier["type"]:
-                raise Unsupported("SQL: LIMIT takes a whole number; leave it out")
-            if count < 0:
-                raise SpecError(f"SQL: LIMIT ({count}) must not be negative; leave it out")
-            limit = count
+        elif modifier["type"] == "LIMIT_MODIFIER" and "PERCENT" not in modifier.get("limit_type", ""):
+            if modifier.get("limit") is not None:
+                limit = _row_count("LIMIT", modifier["limit"])
+            if modifier.get("offset") is not None:
+                offset = _row_count("OFFSET", modifier["offset"])
         else:
-            raise Unsupported("SQL: OFFSET and the like do not change what is asked; leave them out")
+            raise Unsupported("SQL: LIMIT takes a whole number; leave out what is beside it")
     if len(set(names)) != len(names):
         raise SpecError("SQL: a column is selected twice; select it once")
-    return tuple(order), limit
+    return tuple(order), limit, offset
+
+
+def _row_count(word: str, node: Node) -> int:
+    count = _constant(node)
+    if not isinstance(count, int):
+        raise Unsupported(f"SQL: {word} takes a whole number; leave it out")
+    if count < 0:
+        raise SpecError(f"SQL: {word} ({count}) must not be negative; leave it out")
+    return count
 
 
 def _ordered(schema: Schema, node: Node, select: list[Any], titles: Mapping[str, int]) -> int:
