@@ -428,6 +428,31 @@ def test_averages_have_bars_beside_counts_and_sums(capsys, shop):
     assert 9 <= release.answer(asked)[0] <= 92.5
 
 
+def test_or_of_two_columns_is_answered_from_the_model(capsys, shop):
+    """Each case, added, less what both have; with bars where the columns were measured together."""
+    release = dpjoin.load(shop[1])
+    one, other = "city = 'Oslo'", "(kind = 'tea' AND NOT city = 'other')"
+
+    def asked(condition: str, what: str = "COUNT(*)") -> float:
+        return float(release.answer(f"SELECT {what} FROM joined WHERE {condition}")[0])
+
+    both = f"city = 'Oslo' AND {other}"
+    assert asked(f"{one} OR {other}") == pytest.approx(asked(one) + asked(other) - asked(both))
+    assert release.error(f"SELECT COUNT(*) FROM joined WHERE {one} OR {other}")[0] > 0
+    assert np.isnan(release.error(f"SELECT SUM(price) FROM joined WHERE {one} OR {other}")).all()
+    either = f"price = 1 OR {one}"
+    expected = asked("price = 1", "SUM(price)") + asked(f"{one} AND price <> 1", "SUM(price)")
+    assert asked(either, "SUM(price)") == pytest.approx(expected)
+    assert asked(either, "AVG(price)") == pytest.approx(expected / asked(either))
+    assert 0 < release.error(f"SELECT AVG(price) FROM joined WHERE {either}")[0] < 3
+    statement = f"SELECT city, COUNT(*) FROM joined WHERE {other} OR (city = 'Rome' AND kind = 'cake') GROUP BY city"
+    rows = json.loads(run(capsys, "answer", shop[1], statement, "--json")[1])["rows"]
+    assert [row["city"] for row in rows] == ["Oslo", "Rome"]
+    whole = asked("city = 'Oslo' AND kind = 'tea'"), asked("city = 'Rome'")
+    assert [row["count"] for row in rows] == pytest.approx(whole)
+    assert all(row["count ±"] > 0 for row in rows)
+
+
 @pytest.mark.parametrize(
     ("having", "kept"),
     [
@@ -503,7 +528,10 @@ def test_answer_reads_stdin(capsys, shop, monkeypatch):
         ("SELECT STDDEV(age) FROM joined", "only COUNT(*), SUM(column) and AVG(column) can (the synth"),
         ("SELECT STDDEV(j.Age) FROM joined j", "they hold bins of age as text"),
         ("SELECT AVG(city) FROM joined", "'city' is not numeric and cannot be averaged; ask SELECT city, COUNT(*)"),
-        ("SELECT SUM(age) FROM joined WHERE city = 'Oslo' OR kind = 'tea'", "OR cannot be asked of several col"),
+        (
+            "SELECT COUNT(*) FROM joined WHERE (city = 'Oslo' AND city = 'Rome') OR (age < 18 AND age >= 65)",
+            "nothing sat",
+        ),
         ("SELECT SUM(age) FROM joined WHERE ctiy = 'Oslo' OR kind = 'tea'", "did you mean 'city'?"),
         ("SELECT AVG(day) FROM joined", "'day' is a key that no query can look at"),
         ("SELECT city + 1 FROM joined", "expressions cannot be asked; select columns, COUNT(*)"),

@@ -5,7 +5,8 @@ queries, and ratios of two of them, can say:
 
     SELECT [columns,] COUNT(*) | SUM(column) | AVG(column) [, …] FROM joined [WHERE …] [GROUP BY columns | ALL]
 
-where WHERE is an AND of conditions, each of which compares one declared attribute with constants (OR and NOT included).
+where WHERE compares declared attributes with constants, with AND, OR and NOT. A workload holds OR within one attribute
+only; a release is asked it across several.
 """
 
 from __future__ import annotations
@@ -18,9 +19,23 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpjoin.errors import SpecError, suggest
 from dpjoin.schema import OTHER, Attribute, Schema
-from dpjoin.workload import CELLS, Average, Factor, Kronecker, amounts, check_askable, kronecker, where
+from dpjoin.workload import (
+    CELLS,
+    MOST_VALUES,
+    Average,
+    Factor,
+    Kronecker,
+    Masked,
+    amounts,
+    check_askable,
+    kronecker,
+    where,
+)
 
 Node = Mapping[str, Any]
 Constant = str | int | float | bool
@@ -39,6 +54,7 @@ _SAME = {"COMPARE_NOT_DISTINCT_FROM": "=", "COMPARE_DISTINCT_FROM": "<>"}
 """Comparisons that are never unknown, `x IS TRUE` among them."""
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SEVERAL = "SQL: OR cannot be asked of several columns; ask each case, add them, and take away what both have"
 _COLUMNS_ONLY = "SQL: GROUP BY takes columns only; put the grouping into the attribute's values or bins"
 _ACCEPTED = "ask SELECT columns, COUNT(*), SUM(column) or AVG(column) FROM joined WHERE … AND … GROUP BY columns"
 
@@ -85,6 +101,8 @@ def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
                 f"SQL: AVG cannot be in a workload; put SUM({asked.attribute}) and COUNT(*){other} there, and ask the "
                 "release for AVG"
             )
+        if isinstance(asked, Masked):
+            raise Unsupported(_SEVERAL)
         groups.append(asked)
     return groups
 
@@ -117,11 +135,18 @@ def read_query(schema: Schema, statement: str) -> Query:
     names = [name for _, name in columns]
     by = _grouped(schema, node, select, names)
     filters: dict[str, frozenset[int]] = {}
+    regions: list[_Region] = []
     texts: list[tuple[str, str]] = []
     for condition in _conjuncts(node.get("where_clause")):
-        attribute, codes, text = _condition(schema, condition)
+        region = _region(schema, condition)
+        attribute, *others = region.scope
+        if others:
+            regions.append(region)
+            texts.append(("", region.text))
+            continue
+        codes = frozenset(np.flatnonzero(region.mask).tolist())
         filters[attribute] = filters.get(attribute, frozenset(range(schema.attribute(attribute).size))) & codes
-        texts.append((attribute, text))
+        texts.append((attribute, region.text))
     for attribute, codes in filters.items():
         if not codes:
             asked = " AND ".join(t for a, t in texts if a == attribute)
@@ -131,8 +156,14 @@ def read_query(schema: Schema, statement: str) -> Query:
         raise Unsupported(f"SQL: the statement asks for no COUNT(*), SUM(column) or AVG(column); {_ACCEPTED}")
     # A group has one matrix per attribute, so a grouped attribute's cells are all asked and some not shown.
     kept = {a: filters.pop(a) for a in by if a in filters}
+    for region in regions:
+        if not region.mask.any():
+            raise SpecError(f"SQL: nothing satisfies WHERE {region.text}; correct it")
+        for a in set(by).intersection(region.scope):
+            some = frozenset(np.flatnonzero(region.over((a,)).any(axis=0).reshape(-1)).tolist())
+            kept[a] = kept.get(a, some) & some
     words = [t for a, t in texts if a not in kept]
-    measures = tuple(_measure(schema, e, by, filters, words) for _, e in aggregates)
+    measures = tuple(_measure(schema, e, by, filters, regions, words) for _, e in aggregates)
     shown = tuple(dict.fromkeys([*names, *by]))
     positions = {i: shown.index(name) for i, name in columns}
     positions |= {i: len(shown) + k for k, (i, _) in enumerate(aggregates)}
@@ -153,7 +184,7 @@ def read_query(schema: Schema, statement: str) -> Query:
         wanted = _aggregate(schema, expression)
         if wanted not in known:
             known.append(wanted)
-            hidden.append(_measure(schema, expression, by, filters, words))
+            hidden.append(_measure(schema, expression, by, filters, regions, words))
         return known.index(wanted)
 
     having = None if node.get("having") is None else _having(schema, node["having"], by, number_of)
@@ -266,20 +297,34 @@ def _grouped(schema: Schema, node: Node, select: list[Any], names: list[str]) ->
 
 
 def _measure(
-    schema: Schema, node: Node, by: tuple[str, ...], filters: Mapping[str, frozenset[int]], texts: list[str]
+    schema: Schema,
+    node: Node,
+    by: tuple[str, ...],
+    filters: Mapping[str, frozenset[int]],
+    regions: Sequence[_Region],
+    texts: list[str],
 ) -> Measure:
-    factors: dict[str, Factor] = {a: where(schema, a, codes) for a, codes in filters.items()}
+    everywhere = {a: range(schema.attribute(a).size) for region in regions for a in region.scope}
+    factors: dict[str, Factor] = {a: where(schema, a, codes) for a, codes in {**everywhere, **filters}.items()}
     factors |= dict.fromkeys(by, CELLS)
     function, column = _aggregate(schema, node)
     title = {"count": "count", "sum": f"sum of {column}", "avg": f"average of {column}"}[function]
     name = None
-    if filters or column is not None:
+    if factors.keys() - set(by) or regions or column is not None:
         name = title
         name += f" by {', '.join(by)}" if by else ""
         name += f" where {' and '.join(texts)}" if texts else ""
 
     def group(more: Mapping[str, Factor]) -> Kronecker:
-        return kronecker(schema, {**factors, **more}, name=name)
+        whole = kronecker(schema, {**factors, **more}, name=name)
+        if not regions:
+            return whole
+        mask = np.ones((1,) * len(whole.scope), dtype=np.bool_)
+        for region in regions:
+            mask = mask & region.within(whole.scope)
+        if mask.size > MOST_VALUES:
+            raise Unsupported(_SEVERAL)
+        return Masked(whole.name, whole.scope, whole.factors, whole.shape, mask)
 
     asked: Kronecker | Average
     if column is None:
@@ -398,6 +443,42 @@ def _inward(node: Node) -> Node:
     return {**child, "type": swapped, "children": [{**node, "children": [c]} for c in child["children"]]}
 
 
+@dataclass(frozen=True, eq=False)
+class _Region:
+    """The cells of some attributes that satisfy a condition, one axis per attribute, and the condition in words."""
+
+    scope: tuple[str, ...]
+    mask: NDArray[np.bool_]
+    text: str
+
+    def within(self, scope: Sequence[str]) -> NDArray[np.bool_]:
+        """The same with an axis, of length one, for every further attribute; both scopes are in the schema's order."""
+        return self.mask.reshape([self.mask.shape[self.scope.index(a)] if a in self.scope else 1 for a in scope])
+
+    def over(self, last: tuple[str, ...]) -> NDArray[np.bool_]:
+        """A row for each cell of the other attributes, and a column for each of these."""
+        moved = np.moveaxis(self.mask, [self.scope.index(a) for a in last], range(-len(last), 0))
+        return moved.reshape(-1, math.prod(moved.shape[-len(last) :]))
+
+
+def _region(schema: Schema, node: Node) -> _Region:
+    """What a condition asks of one attribute, or of several that OR brings together."""
+    node = _inward(node)
+    if node["type"] not in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+        name, codes, text = _condition(schema, node)
+        return _Region((name,), np.isin(np.arange(schema.attribute(name).size), list(codes)), text)
+    parts = [_region(schema, child) for child in node["children"]]
+    scope = schema.in_order(a for part in parts for a in part.scope)
+    if schema.cells(scope) > MOST_VALUES:
+        raise Unsupported(_SEVERAL)
+    either = node["type"] == "CONJUNCTION_OR"
+    mask = parts[0].within(scope)
+    for part in parts[1:]:
+        mask = mask | part.within(scope) if either else mask & part.within(scope)
+    text = (" or " if either else " and ").join(part.text for part in parts)
+    return _Region(scope, mask, f"({text})")
+
+
 def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
     """The attribute, the codes that satisfy the condition, and the condition in words."""
     node = _inward(node)
@@ -405,9 +486,7 @@ def _condition(schema: Schema, node: Node) -> tuple[str, frozenset[int], str]:
     if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
         (name, codes, text), *others = [_condition(schema, child) for child in node["children"]]
         if any(another != name for another, _, _ in others):
-            raise Unsupported(
-                "SQL: OR cannot be asked of several columns; ask each case, add them, and take away what both have"
-            )
+            raise Unsupported(_SEVERAL)
         for _, more, said in others:
             codes = codes | more if kind == "CONJUNCTION_OR" else codes & more
             text += f" {'or' if kind == 'CONJUNCTION_OR' else 'and'} {said}"

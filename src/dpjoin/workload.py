@@ -192,6 +192,27 @@ class Kronecker:
         return math.prod(1 if m is None else largest_weight(m) for m in self._matrices)
 
 
+@dataclass(frozen=True, eq=False)
+class Masked(Kronecker):
+    """A `Kronecker` of some cells only, for conditions on several attributes at once; no workload holds it."""
+
+    mask: NDArray[np.bool_]
+    """The cells that count: one axis per attribute of the scope, of length one where an attribute does not matter."""
+
+    @property
+    def is_marginal(self) -> bool:
+        return False
+
+    def apply(self, marginal: NDArray[Any], rows: slice = slice(None)) -> NDArray[Any]:
+        return super().apply(marginal.reshape(self.shape) * self.mask, rows)
+
+    def variances(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
+        return super().variances(each.reshape(self.shape) * self.mask)
+
+    def one_answer(self, marginal: NDArray[np.floating[Any]], index: int) -> float:
+        return super().one_answer(marginal.reshape(self.shape) * self.mask, index)
+
+
 def marginal_of(group: Kronecker) -> Kronecker:
     """The cells that a group looks at."""
     return Kronecker(group.name, group.scope, (CELLS,) * len(group.scope), group.shape)
