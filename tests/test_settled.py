@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.algorithms.alone import stands_out
+from dpjoin.algorithms.alone import stands_out, without_drowned
 from dpjoin.algorithms.once import ByValue
 from dpjoin.model import fit as fits
 from dpjoin.model.fit import Evidence, Fit, learn, start, with_sums
@@ -174,3 +174,40 @@ def test_what_two_links_determine_together_is_measured() -> None:
     assert found.mean_total_variation is not None
     assert found.mean_total_variation < 0.03
     assert found.covered > 0.6
+
+
+def keyed_schema(keys: int) -> dj.Schema:
+    sizes = {"k": keys, "a": 10, "b": 8, "c": 4, "d": 3}
+    return dj.Schema(
+        (dj.Table(name="r", attributes=("k", "a", "b", "c")), dj.Table(name="s", attributes=("k", "d"))),
+        tuple(dj.Attribute(name=name, range=(0, size - 1)) for name, size in sizes.items()),
+    )
+
+
+def test_drowned_marginals_are_replaced_by_their_parts() -> None:
+    """Large ones with few rows in a cell, unless frequent values stand out; small ones are left to the fit."""
+    asked = [("k", "a", "b"), ("k", "a", "c"), ("k", "b", "c")]
+    parts = [("k", "a"), ("k", "b"), ("k", "c")]
+    large, small = keyed_schema(4_000), keyed_schema(100)
+    assert without_drowned(large, asked, ("k",), (), rows=1_000.0) == parts
+    assert without_drowned(large, asked, ("k",), (), rows=1e6) == asked
+    assert without_drowned(small, asked, ("k",), (), rows=1.0) == asked
+    # 320,000 cells are drowned, 160,000 and 128,000 are not: what is part of these is not asked for once more.
+    assert without_drowned(large, asked, ("k",), (), rows=50_000.0) == asked[1:]
+    heavy = ByValue(("k",), np.array([3_000.0] + [1.0] * 3_000), (1.0, 1.0))
+    assert without_drowned(large, asked, ("k",), (heavy,), rows=1_000.0) == asked
+    assert without_drowned(large, parts, ("k",), (), rows=1.0) == parts
+
+
+def test_what_is_asked_of_drowned_marginals_has_answers_and_bars() -> None:
+    rng = np.random.default_rng(0)
+    schema = keyed_schema(500)
+    tables = {
+        t.name: pa.table({a: rng.integers(0, schema.cells((a,)), 3_000) for a in t.attributes}) for t in schema.tables
+    }
+    workload = dj.Workload.marginals(schema, [("a", "b"), ("a", "c"), ("b", "c"), ("a", "d")])
+    made = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="per_table")
+    terms = made.model.tables[0].terms
+    assert ("k", "a", "b") not in terms.cliques
+    assert {("k", "a"), ("k", "b"), ("a", "b")} <= set(terms.cliques)
+    assert all(np.isfinite(made.model.error(g, 0.9)).all() for g in workload.groups)

@@ -6,6 +6,7 @@ table is the table.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -30,6 +31,10 @@ from dpjoin.workload import CELLS, Workload, kronecker
 
 SEVERAL = 5.0
 """Rows in each cell that stand out of Laplace noise at epsilon one; with less epsilon ranks are blurred themselves."""
+MANY_CELLS = 2**14
+"""A marginal with fewer is fitted quickly, and a fit finds out by itself what noise drowns."""
+DROWNED = 4.0
+"""By how many times the noise of all cells of a marginal together must exceed a table's rows for it to be drowned."""
 Scope = tuple[str, ...]
 Count = Callable[[str, Scope], Numbers]
 """How many rows a public table has in each cell of some attributes."""
@@ -99,10 +104,15 @@ def measure_alone(
             scopes = [s for s in asked if any(stands_out(by, schema.cells(s), schema.cells(by.key)) for by in ranked)]
             scopes += _with_rows(schema, [s for s in asked if s not in scopes], key, links, total.noisy)
             scopes = [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
+        elif not listed:
+            scopes = without_drowned(schema, asked, key, ranked, total.noisy / _deviation(curator, len(asked)))
+        in_parts = bool(links) or set(scopes) != set(asked)
         groups = tuple(
             kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in (head + scope for scope in scopes) if s
         )
-        own = Workload(schema, groups, tuple(_importance(workload, g.scope) for g in groups))
+        # What replaces a drowned marginal costs no more than it would have: others are not to suffer from it.
+        fewer = min(1.0, len(asked) / max(1, len(scopes))) ** 1.5 if not links else 1.0
+        own = Workload(schema, groups, tuple(fewer * _importance(workload, g.scope) for g in groups))
 
         def say(stage: str, done: int, total: int, name: str = table) -> None:
             progress(f"table {name}: {stage}", done, total)
@@ -113,14 +123,15 @@ def measure_alone(
             models.append(measure_weighed(curator, own, scopes, weights, bound, total, say, seed=seed))
         else:
             also, implied = _parts_of(schema, scopes, key)
-            if links:
+            if in_parts:
                 also = [s for s in _parts_of(schema, asked, key)[0] if s not in scopes]
+            if links:
                 also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
             rows = next((by for by in ranked if set(by.key) == set(own_key)), None)
             model, _ = measure_join(
                 curator, own, bound, total, say, also=also, implied=implied, by_value=rows, to_join=True, seed=seed
             )
-            models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if links else model)
+            models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if in_parts else model)
     return tuple(models)
 
 
@@ -176,6 +187,34 @@ def stands_out(by_value: ByValue, cells: int, values: int) -> bool:
     rows, each, aligned = by_value.rows[by_value.rows > 0], max(1.0, cells / values), sum(by_value.known) / 2
     weight = rows * (aligned * rows + (1 - aligned) * float(rows.sum()) / max(1, len(rows)))
     return bool(weight[rows >= SEVERAL * each].sum() > weight.sum() / 2)
+
+
+def without_drowned(
+    schema: Schema, scopes: Sequence[Scope], key: Sequence[str], ranked: Sequence[ByValue], rows: float
+) -> list[Scope]:
+    """The same marginals, but for those of several attributes by value of the key that noise drowns: their parts.
+
+    These are one attribute by value of the key each. What attributes have to do with each other at one value does not
+    show there, and hundreds of thousands of potentials that stay where their prior is would take nearly all the time
+    and a part of the budget. `rows` are in multiples of the noise's deviation.
+    """
+    found: dict[Scope, None] = {}
+    for scope in scopes:
+        at, own = ([a for a in scope if (a in key) == inside] for inside in (True, False))
+        cells = schema.cells(scope)
+        few = len(own) < 2 or cells <= MANY_CELLS or cells <= DROWNED * rows
+        if few or any(stands_out(by, cells, schema.cells(by.key)) for by in ranked):
+            found[scope] = None
+        else:
+            found |= dict.fromkeys(schema.in_order((*at, a)) for a in own)
+    return [s for s in found if not any(set(s) < set(t) for t in found)]
+
+
+def _deviation(curator: Curator, marginals: int) -> float:
+    """About that of the noise in a cell, if so many marginals are measured with all that is left."""
+    if curator.laplace_left:
+        return math.sqrt(2) * marginals / float(curator.laplace_left)
+    return math.sqrt(marginals / (2 * float(curator.rho_left)))
 
 
 def _with_rows(
