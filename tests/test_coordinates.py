@@ -109,8 +109,24 @@ def test_a_search_begins_where_attributes_are_independent() -> None:
     assert not unknown.potentials.any()
 
 
-def test_very_many_potentials_are_left_as_they_are() -> None:
-    """The lists of what goes with what would take more memory than the table."""
-    cliques, shapes = (("a",), ("b",), ("a", "b")), ((1024,), (256,), (1024, 256))
-    at = Coordinates.of(cliques, shapes, np.ones(1280 + 2**18), np.ones(1280 + 2**18))
-    assert len(at.term) == len(at.place) == len(at.share) == 0
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 10**6))
+def test_very_many_potentials_go_the_same_way_without_lists(sizes: list[int], seed: int) -> None:
+    listed, terms = some_coordinates(sizes, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinates, "LISTED_TERMS", -1)
+        summed, _ = some_coordinates(sizes, seed)
+    assert isinstance(listed, coordinates.Listed)
+    assert isinstance(summed, coordinates.Summed)
+    x = np.random.default_rng(seed).standard_normal(terms.size)
+    for way in ("potentials", "inverse", "slopes", "gradient"):
+        np.testing.assert_allclose(getattr(summed, way)(x), getattr(listed, way)(x), rtol=1e-9, atol=1e-9)
+
+
+def test_terms_that_are_no_cliques_are_scaled_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinates, "LISTED_TERMS", -1)
+    cliques, shapes = (("a",), ("a", "b")), ((2,), (2, 3), (4,))
+    at = Coordinates.of(cliques, shapes, np.full(12, 0.5), np.full(12, 2.0))
+    x = np.random.default_rng(0).standard_normal(12)
+    np.testing.assert_array_equal(at.potentials(x)[8:], 2 * x[8:])
+    np.testing.assert_array_equal(at.slopes(x)[8:], 2 * x[8:])

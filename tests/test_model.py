@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from dpjoin.model.fit import (
     table_of,
     worst_misfit,
 )
-from dpjoin.model.lbfgs import Objective, minimise
+from dpjoin.model.lbfgs import Found, Objective, minimise
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.synthesize import drawn_counts, whole_counts
 from dpjoin.workload import product_group
@@ -400,3 +401,45 @@ def test_only_what_is_sure_has_tails() -> None:
         assert found.tails is not None
         assert bool((found.tails > 1).any()) == some
         assert (found.tails[: 3 + 3] == 1).all()
+
+
+def _by_key(seed: int) -> tuple[Fit, Evidence]:
+    """A key of many values with two attributes: noise drowns most of what they say of single values."""
+    rng = np.random.default_rng(seed)
+    domain = Domain(("k",), ("a", "b"), {"k": 300, "a": 6, "b": 4})
+    terms = Terms(domain, (("k",), ("a",), ("b",), ("k", "a"), ("k", "b"), ("a", "b")))
+    truth = np.concatenate([rng.normal(0, 1.0 if len(c) == 1 else 0.3, w.stop - w.start) for c, w in _groups(terms)])
+    exact = terms.answers(fit.table_of(terms, truth, 2e4))
+    evidence = Evidence(exact + 8.0 * rng.standard_normal(terms.size), np.full(terms.size, 8.0**-2))
+    return learn(start(terms, 2e4), evidence), evidence
+
+
+def _groups(terms: Terms) -> list[tuple[tuple[str, ...], slice]]:
+    return list(zip(terms.cliques, terms.slices, strict=True))
+
+
+def test_members_of_many_potentials_are_as_far_off_as_those_that_are_searched_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a few steps, and in every marginal."""
+    found, evidence = _by_key(0)
+    long = model.plausible(found, evidence, total_deviation=1.0, members=12, steps=300)
+    evaluations = []
+
+    def counted(objective: Objective, begun: FloatArray, **how: Any) -> Found:
+        ended = minimise(objective, begun, **how)
+        evaluations.append(ended.evaluations)
+        return ended
+
+    monkeypatch.setattr(fit, "minimise", counted)
+    monkeypatch.setattr(model, "DEAR_TERMS", 0)
+    short = model.plausible(found, evidence, total_deviation=1.0, members=24, steps=24)
+    assert len(short) == len(long) == 12
+    assert np.mean(evaluations) < 16
+    for _, where in _groups(found.terms):
+        spreads = []
+        for members in (long, short):
+            tables = [fit.table_of(found.terms, potentials, found.total) for potentials, _ in members]
+            off = np.array([found.terms.answers(t)[where] for t in tables]) - found.total * found.means[where]
+            spreads.append(float(np.sqrt((off**2).mean())))
+        assert spreads[1] == pytest.approx(spreads[0], rel=0.1)

@@ -190,10 +190,14 @@ class LogLinear(ABC):
         return each if self.tails is None else each * self.tails
 
     @cached_property
+    def means(self) -> FloatArray:
+        """What each term is on average."""
+        return self.sums.means(self.potentials)
+
+    @cached_property
     def curvature(self) -> FloatArray:
         """How fast each term's own total moves with its own potential: total * Var(indicator)."""
-        mean = self.sums.means(self.potentials)
-        return np.maximum(self.total * mean * (1.0 - mean), 0.0)
+        return np.maximum(self.total * self.means * (1.0 - self.means), 0.0)
 
 
 F = TypeVar("F", bound=LogLinear)
@@ -270,7 +274,15 @@ class Posterior:
     """Where the prior has its mean; None: at zero."""
 
     def descended(
-        self, sums: Sums, start: FloatArray, at: Coordinates, seen: Pairs, *, steps: int, tolerance: float
+        self,
+        sums: Sums,
+        start: FloatArray,
+        at: Coordinates,
+        seen: Pairs,
+        *,
+        steps: int,
+        tolerance: float,
+        unit_step: bool = False,
     ) -> tuple[FloatArray, Pairs]:
         """Better potentials, and pairs of steps and slopes (without the prior's) that say how the objective bends."""
         evidence, prior = self.evidence, self.prior
@@ -286,8 +298,16 @@ class Posterior:
         remembered = 8 if len(start) > DEAR_TERMS else 20
         pairs = tuple((at.inverse(step), at.slopes(change + prior * step)) for step, change in seen)
         found = minimise(
-            objective, at.inverse(start), steps=steps, remembered=remembered, pairs=pairs, value_tolerance=tolerance
+            objective,
+            at.inverse(start),
+            steps=steps,
+            remembered=remembered,
+            pairs=pairs,
+            value_tolerance=tolerance,
+            unit_step=unit_step,
         )
+        if unit_step:  # nobody asks for them, and of many potentials they are large
+            return at.potentials(found.x), ()
         steps_seen = [(at.potentials(step), at.gradient(change)) for step, change in found.pairs]
         return at.potentials(found.x), tuple((step, change - prior * step) for step, change in steps_seen)
 
@@ -363,17 +383,30 @@ def moved_near(
 
 
 def maximise(
-    fit: F, evidence: Evidence, *, steps: int, prior_mean: FloatArray | None = None, tolerance: float = CLOSE
+    fit: F,
+    evidence: Evidence,
+    *,
+    steps: int,
+    prior_mean: FloatArray | None = None,
+    tolerance: float = CLOSE,
+    unit_step: bool = False,
 ) -> F:
-    """The most probable potentials for the given prior widths, from where `fit` stands."""
+    """The most probable potentials for the given prior widths, from where `fit` stands.
+
+    With `unit_step` the first step goes where every potential would by itself; the curvature that `fit` has seen is not
+    used.
+    """
     told = with_sums(fit, evidence)
     if not fit.potentials.any():
         fit = near_cells(at_independence(fit, told), told)
     prior = 1.0 / fit.tau_each**2
     width = 1.0 / np.sqrt(fit.curvature**2 * told.precision + prior)
-    at = Coordinates.of(fit.cliques, fit.shapes, fit.sums.means(fit.potentials), width)
+    at = Coordinates.of(fit.cliques, fit.shapes, fit.means, width)
     posterior = Posterior(fit.total, evidence, prior, prior_mean)
-    potentials, seen = posterior.descended(fit.sums, fit.potentials, at, fit.seen, steps=steps, tolerance=tolerance)
+    known = () if unit_step else fit.seen
+    potentials, seen = posterior.descended(
+        fit.sums, fit.potentials, at, known, steps=steps, tolerance=tolerance, unit_step=unit_step
+    )
     return replace(fit, potentials=potentials, seen=seen)
 
 
@@ -385,7 +418,7 @@ def relearn_prior(fit: F, evidence: Evidence) -> F:
     known = fit.curvature**2 * with_sums(fit, evidence).precision
     share = known / (known + 1.0 / fit.tau_each**2)
     tau, tails = fit.tau.copy(), np.ones(len(fit.potentials))
-    moved = fit.total * fit.sums.means(fit.potentials) * np.expm1(np.clip(-fit.potentials, -FURTHEST, FURTHEST))
+    moved = fit.total * fit.means * np.expm1(np.clip(-fit.potentials, -FURTHEST, FURTHEST))
     for g, (where, single) in enumerate(zip(fit.slices, fit.single, strict=True)):
         if g in fit.free:
             continue
@@ -413,7 +446,7 @@ def widths_by_value(fit: LogLinear, evidence: Evidence) -> FloatArray:
     """
     known = fit.curvature**2 * evidence.precision
     pulled = (1.0 + known * fit.tau_each**2) ** -2.0
-    missed = (fit.total * fit.sums.means(fit.potentials) - evidence.noisy) ** 2 * evidence.precision
+    missed = (fit.total * fit.means - evidence.noisy) ** 2 * evidence.precision
     wider = np.ones(len(fit.potentials))
     for g, (where, shape) in enumerate(zip(fit.slices, fit.shapes, strict=True)):
         if g in fit.free:
@@ -443,7 +476,7 @@ def widths_by_value(fit: LogLinear, evidence: Evidence) -> FloatArray:
 
 def moves_apart(fit: LogLinear, other: LogLinear, evidence: Evidence) -> float:
     """By how many deviations of its noise the measured term that differs most between two fits does."""
-    moved = fit.total * np.abs(fit.sums.means(fit.potentials) - other.sums.means(other.potentials))
+    moved = fit.total * np.abs(fit.means - other.means)
     return float((moved * np.sqrt(evidence.precision)).max(initial=0.0))
 
 
@@ -471,7 +504,7 @@ def learn(fit: F, evidence: Evidence, *, rounds: int = 4, steps: int = 60) -> F:
 
 def misfit(fit: LogLinear, evidence: Evidence) -> float:
     """How far the model is from what was measured, in units of the noise: the mean square."""
-    miss = fit.total * fit.sums.means(fit.potentials) - evidence.noisy
+    miss = fit.total * fit.means - evidence.noisy
     return float(miss**2 @ evidence.precision) / max(1, int(np.count_nonzero(evidence.precision)))
 
 
@@ -493,12 +526,12 @@ def _alternate(fit: F, evidence: Evidence, *, rounds: int, steps: int) -> F:
 
 def worst_misfit(fit: LogLinear, evidence: Evidence) -> float:
     """The misfit of the term group that is furthest off."""
-    squares = (fit.total * fit.sums.means(fit.potentials) - evidence.noisy) ** 2 * evidence.precision
+    squares = (fit.total * fit.means - evidence.noisy) ** 2 * evidence.precision
     return max(float(squares[where].mean()) for where in fit.slices)
 
 
 def clear_misfit(fit: LogLinear, evidence: Evidence) -> float:
     """The misfit of terms that noise does not drown."""
-    means = fit.total * fit.sums.means(fit.potentials)
+    means = fit.total * fit.means
     clear = means**2 * evidence.precision > SURE**2
     return float(((means - evidence.noisy)[clear] ** 2 @ evidence.precision[clear]) / max(1, int(clear.sum())))

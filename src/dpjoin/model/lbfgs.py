@@ -45,11 +45,13 @@ def minimise(
     pairs: Pairs = (),
     value_tolerance: float = 1e-5,
     slope_tolerance: float = 1e-2,
+    unit_step: bool = False,
 ) -> Found:
     """The lowest point found within so many steps.
 
     It ends sooner where steps gain less than `value_tolerance` of the value (or of one, if that is more), or where no
-    entry of the gradient is above `slope_tolerance`.
+    entry of the gradient is above `slope_tolerance`. With `unit_step` variables are in units in which the function
+    bends by about one, so that without pairs the gradient is a step by itself.
     """
     x = start
     value, gradient = objective(x)
@@ -62,7 +64,7 @@ def minimise(
         if float(direction @ gradient) >= 0.0:
             known, direction = [], -gradient
         # Without curvature the length of a step is anyone's guess: a short one, which the line search makes longer.
-        first = 1.0 if known else min(1.0, 1.0 / float(np.abs(gradient).sum()))
+        first = 1.0 if known or unit_step else min(1.0, 1.0 / float(np.abs(gradient).sum()))
         found = _line_search(objective, x, value, gradient, direction, first)
         evaluations += found.evaluations
         if found.length == 0.0:

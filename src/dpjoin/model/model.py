@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import NormalDist
 from typing import Any, Protocol
 
 import numpy as np
 
 from dpjoin.model.fit import (
+    CLOSE,
     DEAR_CELLS,
     DEAR_TERMS,
     FEW_CELLS,
@@ -38,6 +39,9 @@ MEMBERS = 12
 MEMBER_STEPS = 8
 """How many steps a member takes on a large domain, from the fit on, whose curvature it inherits. With 8 the spread is
 0 to 9 % wider than with 100 (benchmarks/large.py): what is left of where members start."""
+MEMBER_TOLERANCE = 2e-3
+"""Of many potentials: where steps gain less than this share of the objective, about half a unit for each, members are
+as far from the fit as they will be."""
 PRECISE = 5e-4
 """Noise below this share of the total lets members stray further in units of their width: they take twice the steps.
 With 100 times the rows of benchmarks/large.py, 8 steps leave 90 % bars that cover 85 %."""
@@ -322,13 +326,15 @@ def plausible(
     deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
     widths, out = widths_by_value(fit, evidence), []
     nearer = list(NEARER)
+    # Most of many potentials are drowned and go where their prior draws them, each by itself: one step for all of them.
+    search = partial(maximise, steps=steps, unit_step=many, tolerance=MEMBER_TOLERANCE if many else CLOSE)
     for _ in range(members):
         jittered = Evidence(evidence.noisy + deviation * rng.standard_normal(len(deviation)), evidence.precision)
         centre = widths * rng.standard_normal(len(deviation))
-        moved = maximise(fit, jittered, steps=steps, prior_mean=nearer[0] * centre)
+        moved = search(fit, jittered, prior_mean=nearer[0] * centre)
         while len(nearer) > 1 and moves_apart(fit, moved, evidence) > ASTRAY:
             del nearer[0]  # for those to come as well: where one goes astray most do, and every search takes time
-            moved = maximise(fit, jittered, steps=steps, prior_mean=nearer[0] * centre)
+            moved = search(fit, jittered, prior_mean=nearer[0] * centre)
         if after is not None:
             moved = after(moved, jittered)
         out.append((moved.potentials, max(1.0, fit.total + total_deviation * float(rng.standard_normal()))))
