@@ -88,17 +88,20 @@ def likely_degrees(schema: Schema, ranks: Sequence[NoisyRanks]) -> dict[str, Lar
     """
     own = {(next(iter(r.question.rules)), frozenset(r.question.by)): r for r in ranks}
     largest = {place: float(degree_sequence(r).max(initial=1.0)) for place, r in own.items()}
+    public = (t for t in schema.tables if not t.private)
+    largest |= {(t.name, frozenset(b.attributes)): float(b.limit) for t in public for b in t.bounds}
     found = {}
     for t in schema.tables:
         by: dict[frozenset[str], float] = {}
         for (ranked, attributes), most in largest.items():
-            borrows = t.private and attributes <= set(t.attributes) and (t.name, attributes) not in own
+            borrows = t.private and attributes <= set(t.attributes) and (t.name, attributes) not in largest
             if t.name == ranked or borrows:
                 by[attributes] = max(most, by.get(attributes, 0.0))
         for bound in t.bounds:
             by[frozenset(bound.attributes)] = min(bound.limit, by.get(frozenset(bound.attributes), math.inf))
-        rows = max((float(rows_beyond(r)[0]) for (ranked, _), r in own.items() if ranked == t.name), default=1.0)
-        found[t.name] = Largest(max(1.0, rows), by)
+        rows = [float(rows_beyond(r)[0]) for (ranked, _), r in own.items() if ranked == t.name]
+        # Of a table without ranks, a public one, bounds are known: it has as many rows at least.
+        found[t.name] = Largest(max([1.0, *(rows or by.values())]), by)
     return found
 
 
