@@ -7,7 +7,7 @@ they are the same. That is enough to work out about how large the error of `per_
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -221,15 +221,7 @@ def _apart(workload: Workload, meeting: Meeting, scope: Sequence[str], rho: Frac
 
 def drowned_share(workload: Workload, meetings: Sequence[Meeting], rho: Fraction) -> float:
     """Of the join results, how many are at values of which noise drowns what some table says: see `blurred`."""
-    key, private = workload.schema.join_attributes, workload.schema.private_tables
-    told = 1.0
-    for meeting in meetings:
-        clear = {
-            t: rows * clear_share(workload, t, key, rows, rho) if t in private else rows
-            for t, rows in meeting.rows.items()
-        }
-        told *= min(1.0, meeting.total(clear) / meeting.size) if meeting.size > 0 else 0.0
-    return 1 - told
+    return 1 - _right(workload, meetings, rho, lambda clear: clear)
 
 
 def key_error(workload: Workload, meetings: Sequence[Meeting], rho: Fraction) -> float:
@@ -237,20 +229,25 @@ def key_error(workload: Workload, meetings: Sequence[Meeting], rho: Fraction) ->
 
     Of the marginals that do, a value that noise drowns is a guess; of others a part of the noise is left.
     """
+    key, scopes = set(workload.schema.join_attributes), measured_scopes(workload) or [()]
+    asked = sum(bool(key & set(scope)) for scope in scopes) / len(scopes)
+    noise = 0.4 * SHRINKAGE / GUESSED
+    return asked * GUESSED * (1 - _right(workload, meetings, rho, lambda c: c - noise * np.sqrt(c * (1 - c))))
+
+
+def _right(
+    workload: Workload, meetings: Sequence[Meeting], rho: Fraction, part: Callable[[FloatArray], FloatArray]
+) -> float:
+    """Which share of the join results is right, if each table has this part of its rows right."""
     key, private = workload.schema.join_attributes, workload.schema.private_tables
-    scopes = measured_scopes(workload) or [()]
-    asked = sum(bool(set(key) & set(scope)) for scope in scopes) / len(scopes)
-    if not asked:
-        return 0.0
-    seen = 1.0
+    found = 1.0
     for meeting in meetings:
-        right = {}
-        for t, rows in meeting.rows.items():
-            clear = clear_share(workload, t, key, rows, rho) if t in private else np.ones(len(rows))
-            off = GUESSED * (1 - clear) + 0.4 * SHRINKAGE * np.sqrt(clear * (1 - clear))
-            right[t] = rows * (1 - off / GUESSED)
-        seen *= min(1.0, meeting.total(right) / meeting.size) if meeting.size > 0 else 0.0
-    return asked * GUESSED * (1 - seen)
+        right = {
+            t: rows * part(clear_share(workload, t, key, rows, rho)) if t in private else rows
+            for t, rows in meeting.rows.items()
+        }
+        found *= min(1.0, meeting.total(right) / meeting.size) if meeting.size > 0 else 0.0
+    return found
 
 
 def _variance(workload: Workload, table: str, rho: Fraction) -> float:
