@@ -33,7 +33,7 @@ SEVERAL = 5.0
 """Rows in each cell that stand out of Laplace noise at epsilon one; with less epsilon ranks are blurred themselves."""
 MANY_CELLS = 2**14
 """A marginal with fewer is fitted quickly, and a fit finds out by itself what noise drowns."""
-DROWNED = 4.0
+NOISE_OVER_ROWS = 4.0
 """By how many times the noise of all cells of a marginal together must exceed a table's rows for it to be drowned."""
 Scope = tuple[str, ...]
 Count = Callable[[str, Scope], Numbers]
@@ -202,7 +202,7 @@ def without_drowned(
     for scope in scopes:
         at, own = ([a for a in scope if (a in key) == inside] for inside in (True, False))
         cells = schema.cells(scope)
-        few = len(own) < 2 or cells <= MANY_CELLS or cells <= DROWNED * rows
+        few = len(own) < 2 or cells <= MANY_CELLS or cells <= NOISE_OVER_ROWS * rows
         if few or any(stands_out(by, cells, schema.cells(by.key)) for by in ranked):
             found[scope] = None
         else:

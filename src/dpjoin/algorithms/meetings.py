@@ -35,7 +35,8 @@ TOGETHER, APART = 1.6, 1.5
 247) and the first seven rows of `benchmarks/methods.py`, where the forecast is off by a factor of 1.5 on average."""
 UNTOLD = 0.06
 """The third part, where noise drowns what tables say of each value: how the attributes of one go with those of others
-is then lost. Real joins are off by .0007 to .32 without it, .06 in the median, and random pairs by .004 to .19."""
+is then lost. A guess at what is usual: joins of the development data, and random pairs, lose from next to nothing to
+several times as much."""
 
 DEGREES_KNOWN = 0.4
 """Of a table's budget, about what tells how many rows each value has."""

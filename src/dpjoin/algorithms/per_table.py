@@ -66,7 +66,8 @@ DROWNED = 8.0
 negative, finds rows in it that heavy values then lack."""
 HIDDEN_SHAPE = 0.15
 """By which factor, as a logarithm, a value may be more or less frequent in the join than models tell, where noise
-drowns what they say of single values of the keys. Real joins hide .15 in the median, and up to .8."""
+drowns what they say of single values of the keys. A guess: some joins of the development data hide next to nothing, and
+some several times as much."""
 SHOWS = 2.0
 """By how many deviations a join must show under caps for these to tell its size."""
 UNDER_CAPS = 0.3
@@ -248,6 +249,8 @@ def unsure_of_shapes(joined: Joined, by: float) -> Joined:
     Members tell how far noise may be off. Where it drowns what tables say of single values, models know nothing of how
     the attributes of one table go with those of others, and all members miss it alike.
     """
+    if not by:
+        return joined
     rng = np.random.default_rng(len(joined.tables))  # public randomness
     tables = []
     for table in joined.tables:
