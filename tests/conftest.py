@@ -46,6 +46,7 @@ BITS = Bits()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fresh", action="store_true", help="new noise and new examples in every run")
+    parser.addoption("--update-goldens", action="store_true", help="write tests/fixtures/goldens.json anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:

