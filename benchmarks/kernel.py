@@ -69,11 +69,11 @@ def rounds_on(schema: Any, workload: Any, data: dict[str, np.ndarray]) -> Any:
     from dpjoin.algorithms.pmw import Rounds, paper_rounds
     from dpjoin.engine.duck import DuckEngine
     from dpjoin.model.dense import Iterate
-    from dpjoin.privacy.budget import Approximate, PaperAccountant, Pure
+    from dpjoin.privacy.budget import Approximate, Pure, Split
     from dpjoin.privacy.curator import Curator
 
     engine = DuckEngine(schema, {"t": pa.table(data)}, attributes=workload.attributes)
-    curator = Curator(engine, PaperAccountant(dj.Budget(epsilon=EPSILON, delta=DELTA)))
+    curator = Curator(engine, Split(budget=dj.Budget(epsilon=EPSILON, delta=DELTA), paper=True))
     bound = curator.public_bound()
     assert bound is not None
     total = float(len(next(iter(data.values()))))

@@ -146,7 +146,7 @@ def single_table_rho() -> float:
     """What a single-table release may spend, in zero-concentrated currency."""
     from dpjoin.methods import as_one_shares
 
-    return float(as_one_shares(BUDGET, JOINED).accountant.rho)
+    return float(as_one_shares(BUDGET, JOINED).split.rho)
 
 
 def page(results: list[dict[str, Any]], runs: int) -> str:

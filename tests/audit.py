@@ -222,7 +222,7 @@ def tight_run(
     def ran(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
         engine = make(tables)
         shares = shares_of(spend(budget, workload), engine.schema)
-        curator = attach(kind(engine, shares.accountant), tape)
+        curator = attach(kind(engine, shares.split), tape)
         return run(curator, workload, shares, silent), curator
 
     return ran

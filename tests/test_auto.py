@@ -124,7 +124,7 @@ def test_replay_on_neighbours(shape: str, way: str | None, bounds: bool, monkeyp
 
         def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
             shares = auto_shares(SHARP, schema)  # noqa: B023
-            curator = attach(kind(BruteEngine(schema, tables), shares.accountant), tape)  # noqa: B023
+            curator = attach(kind(BruteEngine(schema, tables), shares.split), tape)  # noqa: B023
             outcome = auto_tight(curator, workload, shares, silent)  # noqa: B023
             curators.append(curator)  # noqa: B023
             assert way is None or outcome.method == taken(schema, way)  # noqa: B023
@@ -177,7 +177,7 @@ def test_forecasts_grow_with_what_they_are_made_of() -> None:
     light, heavy = ([20.0] * 5, [2000.0] * 5)
     shares = auto_shares(dj.Budget(epsilon=1.0, delta=1e-6), workload.schema)
     assert shares.hybrid is not None
-    width, rho = shares.hybrid.degrees_width, shares.accountant.rho / 2
+    width, rho = shares.hybrid.degrees_width, shares.split.rho / 2
 
     def both(degrees: list[float]) -> dict[str, Any]:
         return dict.fromkeys("rs", np.array(degrees))
@@ -394,7 +394,7 @@ def test_going_by_the_exact_size_where_caps_show_nothing_is_caught(
     def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
         shares = auto_shares(SHARP, schema)
         return published(
-            auto_tight(attach(kind(BruteEngine(schema, tables), shares.accountant), tape), workload, shares, silent)
+            auto_tight(attach(kind(BruteEngine(schema, tables), shares.split), tape), workload, shares, silent)
         )
 
     assert bool(replay_violations(run, rows, other)) == exact

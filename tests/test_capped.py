@@ -42,7 +42,7 @@ from dpjoin.model.fit import table_of
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import NoisyRanks, Question, rows_by_rank
 from dpjoin.schema import Attribute, DegreeBound, Schema, Table
@@ -397,7 +397,7 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     workload = dj.Workload.marginals(schema, [1, 2])
     engine = DuckEngine(schema, tables, attributes=schema.queryable)
     shares = capped_shares(BLUNT, schema)
-    curator = Curator(engine, shares.accountant)
+    curator = Curator(engine, shares.split)
     ranks = measure_ranks(curator, shares.ranks)
     best = best_level(workload, measure_levels(curator, workload, ranks, shares.size), curator.rho_left)
     whole, kept = measure_sizes(best, shares.count)
@@ -434,7 +434,7 @@ def test_a_join_of_references_is_no_larger_than_its_rows() -> None:
 def test_the_curator_refuses_what_it_cannot_account_for() -> None:
     schema = schema_of("two")
     rows = skewed_rows(schema, np.random.default_rng(0))
-    curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
+    curator = Curator(BruteEngine(schema, rows), Split(budget=BLUNT))
     cost = Concentrated(Fraction(1, 1000))
     about = Question(name="q", rules={"r": {}}, by=("A",))
     with pytest.raises(BudgetError, match="increasing"):
@@ -454,7 +454,7 @@ def test_the_curator_refuses_what_it_cannot_account_for() -> None:
     with pytest.raises(BudgetError, match="minted"):
         curator.join_size(child._mint(5), cost)
     public = Schema((schema.tables[0], Table(name="s", attributes=("A", "C"), private=False)), schema.attributes)
-    curator = Curator(BruteEngine(public, rows), ConcentratedAccountant(BLUNT))
+    curator = Curator(BruteEngine(public, rows), Split(budget=BLUNT))
     with pytest.raises(BudgetError, match="private tables"):
         curator.capped({"s": [DegreeBound(attributes=("A",), limit=2)]})
 
@@ -462,7 +462,7 @@ def test_the_curator_refuses_what_it_cannot_account_for() -> None:
 def test_a_capped_curator_spends_from_the_same_budget() -> None:
     schema = schema_of("two")
     rows = skewed_rows(schema, np.random.default_rng(0))
-    curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
+    curator = Curator(BruteEngine(schema, rows), Split(budget=BLUNT))
     caps = {t: [DegreeBound(attributes=("A",), limit=2)] for t in "rs"}
     child = curator.capped(caps)
     before = curator.rho_left
@@ -545,7 +545,7 @@ def test_joins_of_three_skewed_tables_are_not_far_too_small() -> None:
     found = []
     for _ in range(11):
         shares = capped_shares(Budget(epsilon=1.0, delta=1e-6), schema)
-        curator = Curator(engine, shares.accountant)
+        curator = Curator(engine, shares.split)
         levels = measure_levels(curator, workload, measure_ranks(curator, shares.ranks), shares.size)
         best = best_level(workload, levels, curator.rho_left)
         found.append(measure_sizes(best, shares.count)[0])

@@ -37,7 +37,7 @@ def test_attributes_are_measured_at_each_link() -> None:
     tables = {t.name: pa.table({a: rng.integers(0, 3, 300) for a in t.attributes}) for t in nested.tables}
     workload = Workload.marginals(nested, [("p", "q"), ("q", "u")])
     shares = per_table_shares(GENEROUS, nested)
-    curator = Curator(DuckEngine(nested, tables, attributes=workload.attributes), shares.accountant)
+    curator = Curator(DuckEngine(nested, tables, attributes=workload.attributes), shares.split)
     model = per_table_tight(curator, workload, shares, silent).model
     assert isinstance(model, Joined)
     cliques = [set(t.terms.cliques) for t in model.tables if isinstance(t.terms, Terms)]
@@ -56,7 +56,7 @@ def test_marginals_with_more_cells_than_rows_are_asked_for_in_parts() -> None:
     def cliques(rows: int) -> set[tuple[str, ...]]:
         tables = {t.name: pa.table({a: rng.integers(0, 4, rows) for a in t.attributes}) for t in schema.tables}
         shares = per_table_shares(GENEROUS, schema)
-        curator = Curator(DuckEngine(schema, tables, attributes=workload.attributes), shares.accountant)
+        curator = Curator(DuckEngine(schema, tables, attributes=workload.attributes), shares.split)
         model = per_table_tight(curator, workload, shares, silent).model
         assert isinstance(model, Joined)
         assert all(np.isfinite(model.error(g, 0.9)).all() for g in workload.groups)

@@ -128,7 +128,7 @@ def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> 
     assert f"a deviation of {ranks:.0f} rows" in page
     assert f"rng.normal(0, {ranks:.2f}, exact.shape)" in page
     assert f"the deviation is {1 / math.sqrt(2 * caps.size.rho):.0f} times the bound" in page
-    left, spent = caps.accountant.rho - caps.count.rho, caps.accountant.rho * (RANKS_SHARE + SIZES_SHARE)
+    left, spent = caps.split.rho - caps.count.rho, caps.split.rho * (RANKS_SHARE + SIZES_SHARE)
     capped, dear = 1 / math.sqrt(2 * (left - spent)), 1 / math.sqrt(2 * (bounded.queries))
     price = fading_price(workload)
     assert price is not None

@@ -32,7 +32,7 @@ from dpjoin.privacy.budget import (
     Budget,
     Concentrated,
     ConcentratedAccountant,
-    PaperAccountant,
+    Split,
     laplace_cost,
 )
 from dpjoin.privacy.curator import Curator
@@ -62,7 +62,7 @@ def _one_thread() -> Iterator[None]:
 
 def test_an_exchange_leaves_what_its_own_part_of_delta_buys() -> None:
     budget = BUDGET.without_choices()
-    accountant = ConcentratedAccountant(budget.with_options([Fraction(3, 4)]))
+    accountant = ConcentratedAccountant(Split(budget=budget.with_options([Fraction(3, 4)])))
     whole, part = budget.composition, BUDGET.exact.delta * OPTION_SHARE
     assert accountant.rho == whole.largest_rho(epsilon=Fraction(1), delta=BUDGET.exact.delta - part)
     before = whole.largest_rho(epsilon=Fraction(1, 4), delta=part)
@@ -83,7 +83,7 @@ def test_an_exchange_leaves_what_its_own_part_of_delta_buys() -> None:
 
 
 def test_it_is_too_late_once_more_is_spent() -> None:
-    accountant = ConcentratedAccountant(BUDGET.with_options([Fraction(3, 4)]))
+    accountant = ConcentratedAccountant(Split(budget=BUDGET.with_options([Fraction(3, 4)])))
     assert accountant.offer is not None
     accountant.spend(Concentrated(accountant.offer.rho * Fraction(101, 100)))
     assert accountant.offer is None
@@ -94,11 +94,11 @@ def test_it_is_too_late_once_more_is_spent() -> None:
 
 def test_of_several_options_the_best_that_is_left_is_taken() -> None:
     budget = BUDGET.with_options([Fraction(9, 10), Fraction(1, 2)])
-    early, late = ConcentratedAccountant(budget).options
+    early, late = ConcentratedAccountant(Split(budget=budget)).options
     assert early.rho < late.rho
     assert budget.rho() < BUDGET.with_options([Fraction(1, 2)]).rho() < BUDGET.rho()
     for spent, taken in ((early.rho, early), (early.rho * Fraction(101, 100), late), (late.rho, late)):
-        accountant = ConcentratedAccountant(budget)
+        accountant = ConcentratedAccountant(Split(budget=budget))
         accountant.spend(Concentrated(spent))
         accountant.exchange()
         assert (accountant.rho, accountant.laplace) == (taken.rho, taken.epsilon)
@@ -117,14 +117,14 @@ def test_options_are_a_part_of_epsilon(options: tuple[Fraction, ...]) -> None:
 def test_options_serve_every_budget_or_are_not_there(epsilon: float, delta: float) -> None:
     """Whatever the budget, there is an accountant; what an exchange leaves is less than there was."""
     for budget in (Budget(epsilon=epsilon, delta=delta), Budget(epsilon=epsilon, delta=delta).without_choices()):
-        accountant = ConcentratedAccountant(budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE)))
+        accountant = ConcentratedAccountant(Split(budget=budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE))))
         assert all(0 < option.rho < accountant.rho for option in accountant.options)
 
 
 def test_only_the_whole_instance_exchanges() -> None:
     schema = declared("two")
     engine = BruteEngine(schema, {t.name: [] for t in schema.tables})
-    curator = Curator(engine, ConcentratedAccountant(BUDGET.with_options([Fraction(3, 4)])))
+    curator = Curator(engine, Split(budget=BUDGET.with_options([Fraction(3, 4)])))
     names = [t.name for t in schema.tables]
     (part, *_) = curator.restrict(
         "tables", {n: Alone(n, schema.table(n).attributes) for n in names}, [Concentrated(Fraction(1, 10**4))] * 2
@@ -133,14 +133,14 @@ def test_only_the_whole_instance_exchanges() -> None:
         part.exchange()
     assert part.offer is None
     with pytest.raises(BudgetError, match="no rho"):
-        Curator(engine, PaperAccountant(BUDGET)).exchange()
+        Curator(engine, Split(budget=BUDGET, paper=True)).exchange()
     # A sub-instance cannot have Laplace noise that the whole has not got.
     with pytest.raises(BudgetError, match="exceeds"):
         curator.restrict("more", {"x": Alone(names[0], ("A",))}, [laplace_cost(Fraction(1, 10))])
 
 
 def test_without_an_option_there_is_no_exchange() -> None:
-    accountant = ConcentratedAccountant(BUDGET)
+    accountant = ConcentratedAccountant(Split(budget=BUDGET))
     assert accountant.offer is None
     with pytest.raises(BudgetError):
         accountant.exchange()
@@ -299,9 +299,9 @@ def test_an_exchange_that_keeps_all_rho_is_caught() -> None:
     names = {t.name: [a for a in t.attributes if a != "A"] for t in schema.tables}
     rows = {t: [{"A": 0, **dict.fromkeys(own, 0)}] for t, own in names.items()}
     for kind, caught in ((ConcentratedAccountant, False), (Greedy, True)):
-        accountant = kind(after_a_look(BUDGET, workload))
-        curator = attach(Curator(BruteEngine(schema, rows), accountant), Tape())
-        per_table_tight(curator, workload, replace(shares, accountant=accountant), silent)
+        curator = attach(Curator(BruteEngine(schema, rows), shares.split), Tape())
+        curator._accountant = kind(shares.split)
+        per_table_tight(curator, workload, shares, silent)
         assert bool(ledger_violations(curator.ledger, BUDGET)) == caught
 
 

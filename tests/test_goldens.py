@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import BITS
 
 import dpjoin as dj
+from conftest import BITS
 from dpjoin.privacy.ledger import Ledger
 
 FILE = Path(__file__).parent / "fixtures" / "goldens.json"

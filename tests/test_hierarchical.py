@@ -33,7 +33,7 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import AttributeNode, attribute_tree
-from dpjoin.privacy.budget import Budget, PaperAccountant
+from dpjoin.privacy.budget import Budget, Split
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.partition import NoisyDegrees, Question
@@ -129,9 +129,9 @@ def run_on(engine: Any, kind: type[Curator], profile: str, tape: Tape | None = N
     workload = workload_of(schema)
     if profile == "tight":
         shares = hierarchical_shares(GENEROUS, schema)
-        curator = attach(kind(engine, shares.accountant), tape or Tape())
+        curator = attach(kind(engine, shares.split), tape or Tape())
         return hierarchical_tight(curator, workload, shares, silent), curator
-    curator = attach(kind(engine, PaperAccountant(GENEROUS)), tape or Tape())
+    curator = attach(kind(engine, Split(budget=GENEROUS, paper=True)), tape or Tape())
     return hierarchical_paper(curator, workload, GENEROUS.exact, silent), curator
 
 
@@ -184,13 +184,13 @@ def test_replay_on_many_neighbours(shape: str, profile: str) -> None:
 def partitioned(engine: Any, profile: str = "tight", kind: type[Curator] = Curator) -> tuple[Any, list[PartOfJoin]]:
     if profile == "tight":
         shares = hierarchical_shares(GENEROUS, engine.schema)
-        curator = kind(engine, shares.accountant)
+        curator = kind(engine, shares.split)
         question = partial(hierarchical.gaussian_question, curator.composition)
         return curator, partition(curator, shares.stage, question, silent)
     whole = GENEROUS.exact
     stages = len(hierarchical._levels(hierarchical._tree(engine.schema)))
     stage = replace(whole, epsilon=whole.epsilon / 2 / stages, delta=whole.delta / 2 / stages)
-    curator = kind(engine, PaperAccountant(GENEROUS))
+    curator = kind(engine, Split(budget=GENEROUS, paper=True))
     return curator, partition(curator, stage, hierarchical.laplace_question, silent)
 
 

@@ -37,7 +37,7 @@ from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model, plausible
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Union
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.partition import Alone
@@ -124,7 +124,7 @@ def hybrid_on(
 ) -> tuple[Outcome, Curator]:
     schema = engine.schema
     shares = partition_shares(budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
-    curator = attach(kind(engine, shares.accountant), tape)
+    curator = attach(kind(engine, shares.split), tape)
     with few_members() as patch:
         patch.setattr(hybrid, "best_cut", cut)
         return hybrid_tight(curator, workload or Workload.marginals(schema, 1), shares, silent), curator
@@ -132,7 +132,7 @@ def hybrid_on(
 
 def per_table_on(engine: Engine, kind: type[Curator], tape: Tape) -> tuple[Outcome, Curator]:
     shares = per_table_shares(SHARP, engine.schema)
-    curator = attach(kind(engine, shares.accountant), tape)
+    curator = attach(kind(engine, shares.split), tape)
     with few_members():
         return per_table_tight(curator, Workload.marginals(engine.schema, 1), shares, silent), curator
 
@@ -413,7 +413,7 @@ def test_the_best_cut_is_a_prefix_by_cap_and_takes_a_very_hot_value() -> None:
     rows = with_degrees(schema, {0: 400, 1: 3, 2: 3, 3: 3}, np.random.default_rng(0))
     budget = Budget(epsilon=2.0, delta=1e-6)
     shares = partition_shares(budget, gauge=False)
-    curator = Curator(BruteEngine(schema, rows), shares.accountant)
+    curator = Curator(BruteEngine(schema, rows), shares.split)
     degrees = hybrid.noisy_degrees_by_table(curator, shares.degrees, shares.degrees_width)
     workload = Workload.marginals(schema, 1)
     cut = hybrid.best_cut(workload, degrees, half_width=shares.degrees_width, rho=curator.rho_left)
@@ -476,7 +476,7 @@ def alone_twice(change: Change) -> Callable[[type[Curator], Any, Tape], tuple[An
     """The rows of one table twice, each time with the whole budget."""
 
     def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
-        curator = attach(change(kind)(BruteEngine(TWO, tables), ConcentratedAccountant(GENEROUS)), tape)
+        curator = attach(change(kind)(BruteEngine(TWO, tables), Split(budget=GENEROUS)), tape)
         parts = {"one": Alone("r", ("p",)), "again": Alone("r", ("p",)), "other": Alone("s", ("q",))}
         cost = Concentrated(curator.rho_left)
         released = []
@@ -573,7 +573,7 @@ def join_then_release(schema: dj.Schema) -> Run:
         kept = schema.queryable
         one = dj.Schema((dj.Table(name="join", attributes=kept),), tuple(schema.attribute(a) for a in kept))
         shares = tight_shares(GENEROUS, noisy_bound=False)
-        curator = attach(kind(BruteEngine(one, {"join": results}), shares.accountant), tape)
+        curator = attach(kind(BruteEngine(one, {"join": results}), shares.split), tape)
         return published(two_table_tight(curator, Workload.marginals(one, 1), shares, silent))
 
     return run
@@ -648,7 +648,7 @@ def test_a_table_with_too_many_cells_is_refused() -> None:
     schema = dj.Schema((dj.Table(name="r", attributes=("A", "p")), dj.Table(name="s", attributes=("A", "q"))), wide)
     workload = Workload.marginals(schema, [("p", "q")])
     shares = per_table_shares(GENEROUS, schema)
-    curator = Curator(BruteEngine(schema, {"r": [], "s": []}), shares.accountant)
+    curator = Curator(BruteEngine(schema, {"r": [], "s": []}), shares.split)
     with pytest.raises(SpecError, match=r"^the model of table 'r' would have 5,242,885 cells .*$"):
         per_table_tight(curator, workload, shares, silent)
     assert curator.ledger.events == ()
@@ -711,13 +711,13 @@ def test_a_join_of_models_gets_the_size_of_the_join(monkeypatch: pytest.MonkeyPa
     exact = int(np.dot(*(np.bincount(k, minlength=4_000) for k in keys)))
     engine = DuckEngine(schema, tables, attributes=workload.attributes)
     first, again, shares = (per_table_shares(Budget(epsilon=1.0, delta=1e-6), schema) for _ in range(3))
-    counted = release_tables(Curator(engine, first.accountant), workload, None, silent).model.total
+    counted = release_tables(Curator(engine, first.split), workload, None, silent).model.total
     assert counted == pytest.approx(exact, rel=0.15)
     with monkeypatch.context() as patched:
         patched.setattr(Joined, "counted", None)
-        plain = release_tables(Curator(engine, again.accountant), workload, None, silent).model.total
+        plain = release_tables(Curator(engine, again.split), workload, None, silent).model.total
     assert plain < 0.93 * exact
-    curator = Curator(engine, shares.accountant)
+    curator = Curator(engine, shares.split)
     outcome = per_table_tight(curator, workload, shares, silent)
     assert outcome.model.total == pytest.approx(exact, rel=0.04)
     assert "scaled" in outcome.strategy
@@ -844,7 +844,7 @@ def test_a_release_is_saved_and_loaded(
     assert (answers >= 0).all()
     assert np.isfinite(answers).all()
     assert not np.isnan(bars).any()
-    assert release.ledger.rho <= ConcentratedAccountant(GENEROUS).rho
+    assert release.ledger.rho <= ConcentratedAccountant(Split(budget=GENEROUS)).rho
     for group in workload.groups:
         assert release.model.answer(group).sum() == pytest.approx(release.model.total)
     again = dj.load(release.save(tmp_path / "out"))

@@ -19,7 +19,7 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, laplace_cost
+from dpjoin.privacy.budget import Budget, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import LISTED
 from dpjoin.schema import Schema
@@ -170,7 +170,7 @@ def test_labels_without_degrees_give_no_caps() -> None:
     """A public list of values is a partition like any other, but says nothing of degrees."""
     schema = schema_of("two")
     rows = skewed_rows(schema, np.random.default_rng(0))
-    curator = Curator(BruteEngine(schema, rows), ConcentratedAccountant(BLUNT))
+    curator = Curator(BruteEngine(schema, rows), Split(budget=BLUNT))
     labels = curator.labels("some", [], {(0,): 1}, attributes=("A",))
     (part,) = curator.restrict("parts", {"one": {"r": {labels: 1}, "s": {labels: 1}}}, [Concentrated(curator.rho_left)])
     with pytest.raises(BudgetError, match="no caps"):
@@ -204,7 +204,7 @@ def test_the_choice_follows_the_degrees() -> None:
     schema = schema_of("two", values=999)
     workload = dj.Workload.marginals(schema, [("p", "q")])
     shares = keyed_shares(BLUNT, schema)
-    rho = shares.accountant.rho / 2
+    rho = shares.split.rho / 2
 
     def choice(degrees: list[float]) -> Choice:
         sequences = dict.fromkeys("rs", np.array(degrees))
@@ -241,7 +241,7 @@ def test_a_table_with_far_larger_degrees_is_not_cut_unawares() -> None:
     workload = dj.Workload.marginals(schema, [("p", "q")])
     shares = keyed_shares(BLUNT, schema)
     sequences = {"r": 20_000.0 / np.arange(1, 1001) ** 1.3, "s": np.full(1000, 60.0)}
-    chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=shares.accountant.rho / 2)
+    chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=shares.split.rho / 2)
     left_at = EDGES.index(chosen.cap)
     light = sequences["r"][chosen.heavy :]
     lost = float((np.maximum(light - chosen.cap, 0.0) * 60.0).sum())
@@ -253,7 +253,7 @@ def test_a_table_with_far_larger_degrees_is_not_cut_unawares() -> None:
 def test_values_of_one_table_alone_move_the_cap_and_what_it_is_known_to_lose() -> None:
     schema = schema_of("two", values=999)
     workload = dj.Workload.marginals(schema, [("p", "q")])
-    rho = keyed_shares(BLUNT, schema).accountant.rho / 2
+    rho = keyed_shares(BLUNT, schema).split.rho / 2
     chosen = Choice(0, EDGES[10], np.zeros(len(EDGES)), 1.0, 1.0, 1e7)
     degrees = {"r": np.zeros(1000), "s": np.full(1000, 8.0)}
     clear = np.zeros(1000, dtype=bool)
@@ -271,7 +271,7 @@ def test_noise_of_what_one_table_hardly_has_does_not_add_up() -> None:
     """Three values of 20,000 rows here and two there: without noise below none, the results would be three times."""
     schema = schema_of("two", values=999)
     workload = dj.Workload.marginals(schema, [("p", "q")])
-    rho = keyed_shares(BLUNT, schema).accountant.rho / 2
+    rho = keyed_shares(BLUNT, schema).split.rho / 2
     chosen = Choice(0, EDGES[10], np.zeros(len(EDGES)), 1.0, 1.0, 1e7)
     clear = np.zeros(1000, dtype=bool)
     rng = np.random.default_rng(0)
@@ -292,7 +292,7 @@ def test_what_one_table_hardly_has_is_left_to_noisy_degrees() -> None:
     light = {"r": np.full(1000, 5.0), "s": np.full(1000, 5.0)}
     hot = {"r": np.array([20_000.0, 20_000.0, *[5.0] * 998]), "s": light["s"]}
     lost = [
-        best_choice(workload, d, degrees_cost=shares.degrees, rho=shares.accountant.rho / 2).lost[EDGES.index(38)]
+        best_choice(workload, d, degrees_cost=shares.degrees, rho=shares.split.rho / 2).lost[EDGES.index(38)]
         for d in (light, hot)
     ]
     assert lost[1] <= lost[0] + 1e3 < 2 * 5 * 20_000

@@ -18,7 +18,7 @@ from dpjoin.algorithms.two_table import two_table_tight
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.truncated import paper_laplace_half_width
@@ -41,7 +41,7 @@ def run_with(change: Callable[[type[Curator]], type[Curator]]) -> Any:
 
     def run(kind: type[Curator], tables: Tables, tape: Tape) -> Any:
         shares = tight_shares(BUDGET, noisy_bound=True)
-        curator = attach(change(kind)(BruteEngine(SCHEMA, tables), shares.accountant), tape)
+        curator = attach(change(kind)(BruteEngine(SCHEMA, tables), shares.split), tape)
         return two_table_tight(curator, WORKLOAD, shares, silent).model.table
 
     return run
@@ -109,7 +109,7 @@ def test_rounds_from_the_true_size_are_caught() -> None:
     def run(kind: type[Curator], tables: Tables, tape: Tape) -> Any:
         engine = BruteEngine(SCHEMA, tables)
         shares = tight_shares(BUDGET, noisy_bound=True)
-        curator = attach(kind(engine, shares.accountant), tape)
+        curator = attach(kind(engine, shares.split), tape)
         bound = curator.sensitivity_bound(shares.bound, half_width=shares.half_width)
         rounds = 1 + engine.exact_join_size() // 4
         return [curator.join_size(bound, Concentrated(Fraction(1, 1000) / rounds)) for _ in range(rounds)]
@@ -146,7 +146,7 @@ def test_a_marginal_noised_like_one_scalar_query_is_caught() -> None:
 
     def run(kind: type[Curator], tables: Tables, tape: Tape) -> Any:
         shares = tight_shares(BUDGET, noisy_bound=True)
-        curator = attach(change(kind)(BruteEngine(wide, tables), shares.accountant), tape)
+        curator = attach(change(kind)(BruteEngine(wide, tables), shares.split), tape)
         return two_table_tight(curator, Workload.marginals(wide, [("C",)]), shares, silent).model.table
 
     assert caught(replay_violations(run, full, empty), "sensitivity")
@@ -159,8 +159,7 @@ def _measurement(curator_class: type[Curator], runs: int) -> list[str]:
     (exact,) = engine.exact_answers([group])
 
     def measure() -> tuple[Numbers, Fraction]:
-        accountant = ConcentratedAccountant(BUDGET, truncation_delta=Fraction(1, 10**7))
-        curator = curator_class(engine, accountant)
+        curator = curator_class(engine, Split(budget=BUDGET, truncation_delta=Fraction(1, 10**7)))
         bound = curator._mint(5)
         found = curator.measure(group, bound, Concentrated(Fraction(1, 100)))
         return found.noisy, found.variance
@@ -182,7 +181,7 @@ def test_noise_of_the_wrong_scale_is_caught(factor: float, bad: bool) -> None:
 def test_a_ledger_that_undercharges_is_caught() -> None:
     """An event whose variance does not fit its rho, or a total beyond the budget."""
     shares = tight_shares(BUDGET, noisy_bound=True)
-    curator = Curator(BruteEngine(SCHEMA, FULL), shares.accountant)
+    curator = Curator(BruteEngine(SCHEMA, FULL), shares.split)
     two_table_tight(curator, WORKLOAD, shares, silent)
     assert ledger_violations(curator.ledger, BUDGET) == []
     last = curator.ledger.events[-1]
@@ -260,7 +259,7 @@ def test_the_correct_algorithm_is_not_flagged_by_black_box_audits(event: str) ->
 
     def happened(tables: Tables) -> bool:
         shares = tight_shares(BUDGET, noisy_bound=True)
-        curator = Curator(BruteEngine(SCHEMA, tables), shares.accountant)
+        curator = Curator(BruteEngine(SCHEMA, tables), shares.split)
         outcome = two_table_tight(curator, workload, shares, silent)
         if event == "something":
             return outcome.noisy_total > 1
@@ -277,7 +276,7 @@ def test_the_correct_algorithm_is_not_flagged_by_black_box_audits(event: str) ->
 def test_a_bound_cannot_be_made_up() -> None:
     """A bound that the Curator did not mint is refused, before anything is charged."""
     shares = tight_shares(BUDGET, noisy_bound=True)
-    curator = Curator(BruteEngine(SCHEMA, FULL), shares.accountant)
+    curator = Curator(BruteEngine(SCHEMA, FULL), shares.split)
     with pytest.raises(BudgetError, match="minted"):
         curator.join_size(Bound(1), shares.count)
     assert curator.ledger.events == ()
@@ -286,10 +285,10 @@ def test_a_bound_cannot_be_made_up() -> None:
 def test_overspending_is_refused_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A charge beyond the budget raises, draws nothing and leaves the ledger as it was."""
     shares = tight_shares(BUDGET, noisy_bound=True)
-    curator = Curator(BruteEngine(SCHEMA, FULL), shares.accountant)
+    curator = Curator(BruteEngine(SCHEMA, FULL), shares.split)
     bound = curator.sensitivity_bound(shares.bound, half_width=shares.half_width)
     before = curator.ledger
     monkeypatch.setattr(noise, "discrete_gaussian", lambda **_: pytest.fail("noise was drawn"))
     with pytest.raises(BudgetError, match="exceeds what is left"):
-        curator.join_size(bound, Concentrated(shares.accountant.rho))
+        curator.join_size(bound, Concentrated(shares.split.rho))
     assert curator.ledger is before

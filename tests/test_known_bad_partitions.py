@@ -136,7 +136,7 @@ def measured_parts(
 
     def run(kind: type[Curator], tables: Any, tape: Tape) -> Curator:
         shares = partition_shares(GENEROUS, gauge=False)
-        curator = attach(change(kind)(BruteEngine(SCHEMA, tables), shares.accountant), tape)
+        curator = attach(change(kind)(BruteEngine(SCHEMA, tables), shares.split), tape)
         by = common_attributes(SCHEMA)
         questions = [Question(name=f"degrees of {t}", rules={t: {}}, by=by) for t in "rs"]
         degrees = curator.noisy_degrees("degrees", questions, shares.degrees, half_width=shares.degrees_width)

@@ -170,8 +170,8 @@ def test_rows_come_in_chunks(
 def test_the_ledger_adds_up(million_million: tuple[dj.Release, dict[str, pa.Table]]) -> None:
     release, _ = million_million
     shares = as_one_shares(spendable(BUDGET, release.workload), release.schema)
-    assert release.ledger.rho == shares.accountant.rho
-    assert sum((e.cost.rho for e in release.ledger.events), Fraction(0)) == shares.accountant.rho  # type: ignore[union-attr]
+    assert release.ledger.rho == shares.split.rho
+    assert sum((e.cost.rho for e in release.ledger.events), Fraction(0)) == shares.split.rho  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("method", ["auto", "capped", "two_table"])
@@ -207,7 +207,7 @@ def test_only_one_way_marginals() -> None:
     tables = {"t": pa.table(rows_of(12, 10, 2000))}
     release = dj.release(schema, dj.Workload.marginals(schema, 1), tables, BUDGET)
     assert evaluate(release, tables).max_error < 200
-    assert release.ledger.rho == as_one_shares(spendable(BUDGET, release.workload), schema).accountant.rho
+    assert release.ledger.rho == as_one_shares(spendable(BUDGET, release.workload), schema).split.rho
 
 
 # Privacy -------------------------------------------------------------------------------------------------------------
@@ -233,10 +233,10 @@ def test_replay_on_neighbours(kind: str, tree_cells: int, monkeypatch: pytest.Mo
         engine = BruteEngine(schema, tables)
         if kind == "pair":
             look = auto_shares(SHARP, schema)
-            curator = attach(curators(engine, look.accountant), tape)
+            curator = attach(curators(engine, look.split), tape)
             return auto_tight(curator, workload, look, silent), curator
         shares = as_one_shares(SHARP, schema)
-        curator = attach(curators(engine, shares.accountant), tape)
+        curator = attach(curators(engine, shares.split), tape)
         return two_table_tight(curator, workload, shares, silent), curator
 
     for n in range(3):

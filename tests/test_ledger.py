@@ -16,7 +16,7 @@ import pytest
 import dpjoin as dj
 from audit import ledger_violations, numeric_gaussian_delta, numeric_zcdp_delta
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.privacy.budget import OPTION_SHARE, Concentrated, ConcentratedAccountant, laplace_cost
+from dpjoin.privacy.budget import OPTION_SHARE, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.privacy.partition import Alone, Question
@@ -91,7 +91,7 @@ def test_a_reader_can_add_up_an_exchange(way: str) -> None:
     schema, asked = _schema(), dj.Budget(epsilon=1.0, delta=1e-6)
     budget = replace(asked.without_choices(), options=(Fraction(9, 10), Fraction(3, 4)))
     curator = Curator(
-        DuckEngine(schema, _tables(np.random.default_rng(0)), attributes=("a", "b")), ConcentratedAccountant(budget)
+        DuckEngine(schema, _tables(np.random.default_rng(0)), attributes=("a", "b")), Split(budget=budget)
     )
     before = {"at once": min, "after a look": max}.get(way)
     if before is not None:
@@ -144,8 +144,8 @@ def test_choices_add_up_otherwise() -> None:
     assert ledger_violations(release.ledger, asked) == []
 
     engine = DuckEngine(schema, _tables(rng), attributes=workload.attributes)
-    accountant = ConcentratedAccountant(asked.without_choices(), truncation_delta=Fraction(1, 10**7))
-    curator, group = Curator(engine, accountant), workload.groups[0]
+    split = Split(budget=asked.without_choices(), truncation_delta=Fraction(1, 10**7))
+    curator, group = Curator(engine, split), workload.groups[0]
     bound = curator.sensitivity_bound(Concentrated(Fraction(1, 1000), Fraction(1, 10**7)), half_width=200)
     before = curator.rho_left
     with pytest.raises(dj.BudgetError, match="does not go with Gaussian composition"):

@@ -21,7 +21,7 @@ from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
 from dpjoin.engine.brute import BruteEngine, _within_bounds
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.planning import needs_noisy_bound
-from dpjoin.privacy.budget import Budget, PaperAccountant
+from dpjoin.privacy.budget import Budget, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors
 from dpjoin.schema import DegreeBound
@@ -174,10 +174,10 @@ def _runner(schema: dj.Schema, workload: dj.Workload, profile: str, ledgers: lis
         engine = BruteEngine(schema, tables)
         if profile == "tight":
             shares = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema), sensitivity=max(1, churn(schema)))
-            curator = attach(kind(engine, shares.accountant), tape)
+            curator = attach(kind(engine, shares.split), tape)
             outcome = two_table_tight(curator, workload, shares, silent)
         else:
-            curator = attach(kind(engine, PaperAccountant(BUDGET)), tape)
+            curator = attach(kind(engine, Split(budget=BUDGET, paper=True)), tape)
             outcome = two_table_paper(curator, workload, BUDGET.exact, silent)
         ledgers.append(curator.ledger)
         return np.append(outcome.model.table.reshape(-1), [outcome.noisy_total, outcome.sensitivity])
@@ -208,7 +208,7 @@ def test_enough_bounds_make_the_sensitivity_free() -> None:
     every = dj.Schema(tuple(bounded), schema.attributes)
     assert not bound_is_public(some)
     assert bound_is_public(every)
-    curator = Curator(BruteEngine(every, make_rows(every, np.random.default_rng(0))), PaperAccountant(BUDGET))
+    curator = Curator(BruteEngine(every, make_rows(every, np.random.default_rng(0))), Split(budget=BUDGET, paper=True))
     bound = curator.public_bound()
     assert bound is not None
     assert bound.value == 3 * 4

@@ -38,7 +38,13 @@ from dpjoin.model.fit import Evidence, Fit, at_independence, learn, start, with_
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.planning import plan
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, ConcentratedAllowance, laplace_cost
+from dpjoin.privacy.budget import (
+    Budget,
+    Concentrated,
+    ConcentratedAllowance,
+    Split,
+    laplace_cost,
+)
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.privacy.partition import Question
@@ -143,9 +149,10 @@ def test_epsilon_spent_twice_is_caught() -> None:
     schema = schema_of(2, 3)
     workload = dj.Workload.marginals(schema, 2)
     engine = BruteEngine(schema, {"t": [{"x0": 0, "x1": 0}]})
-    honest = Curator(engine, ConcentratedAccountant(replace(BUDGET, laplace=Fraction(1, 2))))
-    twice = Curator(
-        engine, ConcentratedAllowance(BUDGET.rho(), Fraction(0), BUDGET.composition, laplace=BUDGET.exact.epsilon)
+    honest = Curator(engine, Split(budget=replace(BUDGET, laplace=Fraction(1, 2))))
+    twice = Curator(engine, Split(budget=BUDGET))
+    twice._accountant = ConcentratedAllowance(
+        BUDGET.rho(), Fraction(0), BUDGET.composition, laplace=BUDGET.exact.epsilon
     )
     for curator, caught in ((honest, False), (twice, True)):
         bound = curator.public_bound()
@@ -159,7 +166,7 @@ def test_charges_are_refused_before_anything_is_drawn() -> None:
     schema = schema_of(2, 3)
     group = dj.Workload.marginals(schema, 2).groups[0]
     engine = BruteEngine(schema, {"t": [{"x0": 0, "x1": 0}]})
-    curator = Curator(engine, ConcentratedAccountant(replace(BUDGET, laplace=Fraction(1, 2))))
+    curator = Curator(engine, Split(budget=replace(BUDGET, laplace=Fraction(1, 2))))
     bound = curator.public_bound()
     assert bound is not None
     for cost, why in [

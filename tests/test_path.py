@@ -108,7 +108,7 @@ def runner(
 
     def run(kind: type[Curator], rows: Rows, tape: Tape) -> Any:
         shares: Any = path_shares(budget, schema) if method == "path" else truncate_shares(budget, schema)
-        curator = attach(change(kind)(engine(schema, rows), shares.accountant), tape)
+        curator = attach(change(kind)(engine(schema, rows), shares.split), tape)
         algorithm: Any = path_tight if method == "path" else truncate_tight
         if curators is not None:
             curators.append(curator)
@@ -172,7 +172,7 @@ def test_buckets_are_coarsened_until_they_fit() -> None:
 
 def _parts(schema: dj.Schema, rows: Rows) -> tuple[Curator, dict[str, Any]]:
     shares = path_shares(BUDGET, make_schema())
-    curator = Curator(BruteEngine(schema, rows), shares.accountant)
+    curator = Curator(BruteEngine(schema, rows), shares.split)
     return curator, path_parts(curator, shares)
 
 
@@ -297,7 +297,7 @@ def test_the_middle_takes_part_twice() -> None:
     stages = {p.stage for p in curator.ledger.parts}
     assert stages == {"degrees of the ends", "degrees of the middle"}
     assert curator.ledger.rho == shares.ends.rho + MIDDLE_QUESTIONS * shares.middle.rho
-    assert curator.ledger.delta == shares.accountant.truncation_delta
+    assert curator.ledger.delta == shares.split.truncation_delta
     assert curator.rho_left == shares.parts
     assert curator.unit_charge(parts, by_table=True) >= 1
 
@@ -402,7 +402,7 @@ def test_copies_of_an_end_counted_once_are_caught(monkeypatch: pytest.MonkeyPatc
 
     curators = []
     assert replay_violations(runner("path", schema, curators=curators, change=change), rows, other) == []
-    assert curators[0].ledger.rho == path_shares(BUDGET, make_schema()).accountant.rho
+    assert curators[0].ledger.rho == path_shares(BUDGET, make_schema()).split.rho
     assert any("rho" in found for found in overpaid(curators[1]))
 
 
@@ -415,7 +415,7 @@ def test_degrees_of_the_middle_charged_once_are_caught(monkeypatch: pytest.Monke
         patched.setattr(path_module, "MIDDLE_QUESTIONS", 1)
         cheap = path_shares(BUDGET, make_schema())
     with pytest.raises(BudgetError, match="exceeds what is left"):
-        path_parts(Curator(BruteEngine(schema, rows), cheap.accountant), cheap)
+        path_parts(Curator(BruteEngine(schema, rows), cheap.split), cheap)
 
     def change(kind: type[Curator]) -> type[Curator]:
         class Once(kind):  # type: ignore[valid-type,misc]
@@ -525,9 +525,9 @@ def test_truncation_beats_one_bound_for_all_where_keys_are_hot(case: str) -> Non
         outcomes = []
         for _ in range(5):
             shares = split()
-            curator = Curator(engine, shares.accountant)
+            curator = Curator(engine, shares.split)
             outcomes.append(algorithm(curator, workload, shares, silent))
-            assert curator.ledger.rho == shares.accountant.rho
+            assert curator.ledger.rho == shares.split.rho
         bounds[name] = float(np.median([o.sensitivity for o in outcomes]))
         errors[name] = float(np.median([error_of(o.model, workload, engine) for o in outcomes]))
         dropped += [o.parts[0]["dropped_values"] for o in outcomes if name == "truncated"]

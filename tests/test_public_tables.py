@@ -27,7 +27,7 @@ from dpjoin.errors import BudgetError, SpecError
 from dpjoin.methods import ReadsBounds, chosen_method
 from dpjoin.model.joined import Joined
 from dpjoin.planning import plan
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone
 from dpjoin.privacy.public_bounds import churn
@@ -76,7 +76,7 @@ def test_a_private_table_is_never_counted() -> None:
     """Neither by the engine's door nor by a Curator, and a sub-instance is not asked at all."""
     schema = beside("two", {1})
     engine = BruteEngine(schema, hot_rows(schema, np.random.default_rng(1)))
-    curator = Curator(engine, ConcentratedAccountant(GENEROUS))
+    curator = Curator(engine, Split(budget=GENEROUS))
     for count in (partial(public_counts, engine), curator.public_counts):
         with pytest.raises(BudgetError, match="table 'r' must be public to be counted exactly"):
             count("r", ("A",))
@@ -109,7 +109,7 @@ def test_the_model_of_a_public_table_is_the_table(shape: str) -> None:
     schema = beside(shape, {1})
     rows = hot_rows(schema, np.random.default_rng(3))
     shares = per_table_shares(BUDGET, schema)
-    curator = Curator(BruteEngine(schema, rows), shares.accountant)
+    curator = Curator(BruteEngine(schema, rows), shares.split)
     with few_members():
         outcome = per_table_tight(curator, Workload.marginals(schema, 1), shares, silent)
     assert isinstance(outcome.model, Joined)
@@ -173,7 +173,7 @@ def test_auto_beside_public_tables_replays_on_neighbours(
         def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
             engine = with_public_bounds(BruteEngine(schema, tables))  # noqa: B023
             shares = auto_shares(SHARP, engine.schema)
-            curator = attach(kind(engine, shares.accountant), tape)
+            curator = attach(kind(engine, shares.split), tape)
             curators.append(curator)  # noqa: B023
             with few_members():
                 outcome = auto_tight(curator, Workload.marginals(engine.schema, 1), shares, silent)

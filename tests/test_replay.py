@@ -13,7 +13,7 @@ from dpjoin.algorithms.shares import tight_shares
 from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.planning import needs_noisy_bound
-from dpjoin.privacy.budget import Budget, PaperAccountant
+from dpjoin.privacy.budget import Budget, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.schema import Schema
 from dpjoin.workload import Workload
@@ -29,10 +29,10 @@ def runner(schema: Schema, workload: Workload, profile: str, ledgers: list[Any] 
         engine = BruteEngine(schema, tables)
         if profile == "tight":
             shares = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema))
-            curator = attach(kind(engine, shares.accountant), tape)
+            curator = attach(kind(engine, shares.split), tape)
             outcome = two_table_tight(curator, workload, shares, silent)
         else:
-            curator = attach(kind(engine, PaperAccountant(BUDGET)), tape)
+            curator = attach(kind(engine, Split(budget=BUDGET, paper=True)), tape)
             outcome = two_table_paper(curator, workload, BUDGET.exact, silent)
         if ledgers is not None:
             ledgers.append(curator.ledger)
@@ -56,7 +56,7 @@ def test_replay_on_random_neighbours(profile: str, block: int) -> None:
         assert replay_violations(run, tables, neighbour(rng, schema, tables)) == []
         assert ledger_violations(ledgers[0], BUDGET) == []
         if profile == "tight":
-            rho = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema)).accountant.rho
+            rho = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema)).split.rho
             assert ledgers[0].rho == rho
         else:
             assert (ledgers[0].epsilon, ledgers[0].delta) == (BUDGET.exact.epsilon, BUDGET.exact.delta)

@@ -21,7 +21,7 @@ from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniform
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAllowance, PaperAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAllowance, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.participation import largest_total
 from dpjoin.privacy.partition import Labels, Question
@@ -82,13 +82,13 @@ def run_on(engine: Any, kind: type[Curator], profile: str, tape: Tape | None = N
     workload = dj.Workload.marginals(schema, 1)
     if profile == "tight":
         shares = partition_shares(GENEROUS, gauge=len(schema.tables) > 2)
-        curator = kind(engine, shares.accountant)
+        curator = kind(engine, shares.split)
         attach(curator, tape or Tape())
         with pytest.MonkeyPatch.context() as patch:
             # Any merging is sound. On so few rows the predicted error would merge everything.
             patch.setattr(uniformize, "best_runs", lambda count, _: [range(n, n + 1) for n in range(count)])
             return uniformize_tight(curator, workload, shares, silent), curator
-    curator = kind(engine, PaperAccountant(GENEROUS))
+    curator = kind(engine, Split(budget=GENEROUS, paper=True))
     attach(curator, tape or Tape())
     return uniformize_paper(curator, workload, GENEROUS.exact, silent), curator
 
@@ -228,7 +228,7 @@ def curator_on_two() -> tuple[Curator, Labels]:
     schema = schema_of("two")
     rows = {"r": [{"A": 1, "p": 0}] * 40, "s": [{"A": 1, "q": 1}] * 30}
     shares = partition_shares(GENEROUS, gauge=False)
-    curator = Curator(BruteEngine(schema, rows), shares.accountant)
+    curator = Curator(BruteEngine(schema, rows), shares.split)
     questions = [Question(name=t, rules={t: {}}, by=("A",)) for t in "rs"]
     degrees = curator.noisy_degrees("degrees", questions, shares.degrees, half_width=shares.degrees_width)
     return curator, curator.labels("part", degrees, {(1,): 1})

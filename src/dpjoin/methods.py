@@ -33,7 +33,7 @@ from dpjoin.algorithms.two_table import Outcome, as_one_name, two_table_paper, t
 from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniformize_tight
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
-from dpjoin.privacy.budget import Approximate, Budget, ConcentratedAccountant, PaperAccountant
+from dpjoin.privacy.budget import Approximate, Budget, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.public_bounds import bound_is_public, churn
 from dpjoin.privacy.public_tables import public_counts, public_links, with_public_bounds
@@ -188,7 +188,7 @@ def _chosen(schema: Schema, name: str, profile: str, workload: Workload | None) 
 
 class _Shares(Protocol):
     @property
-    def accountant(self) -> ConcentratedAccountant: ...
+    def split(self) -> Split: ...
 
 
 S = TypeVar("S", bound=_Shares)
@@ -202,7 +202,7 @@ def _tight(
 
     def made(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
         shares = split(budget, engine.schema)
-        curator = Curator(engine, shares.accountant)
+        curator = Curator(engine, shares.split)
         return run(curator, workload, shares, progress), curator
 
     return made
@@ -210,7 +210,7 @@ def _tight(
 
 def _paper(run: Callable[[Curator, Workload, Approximate, Progress], Outcome]) -> Run:
     def made(engine: Engine, workload: Workload, budget: Budget, progress: Progress) -> tuple[Outcome, Curator]:
-        curator = Curator(engine, PaperAccountant(budget))
+        curator = Curator(engine, Split(budget=budget, paper=True))
         return run(curator, workload, budget.exact, progress), curator
 
     return made

@@ -41,7 +41,7 @@ from dpjoin.hypergraph import drawing, join_class
 from dpjoin.methods import BesidePublic, ReadsBounds, as_if_bounded, as_one_shares, chosen_method, common_key_shares
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
-from dpjoin.privacy.budget import Budget, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Split
 from dpjoin.privacy.fading import faded_bound
 from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.public_bounds import bound_is_public, churn, declared_limits
@@ -297,14 +297,14 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     gauge = 0.0
     if method == "per_table":
         tables = per_table_shares(spec.budget, spec.schema)
-        whole = tables.accountant.rho
+        whole = tables.split.rho
         looks: list[Stage] = []
         if tables.look is not None:
             note = "how many rows have which rank: where to cap"
-            ranks, sizes = _looks(tables.accountant)
+            ranks, sizes = _looks(tables.split)
             looks.append(Stage("ranks", "discrete Gaussian", ranks, note))
             looks.append(Stage("sizes under caps", "discrete Gaussian", sizes, "of the join"))
-        laplace = tables.accountant.laplace
+        laplace = tables.split.laplace
         mechanism = "discrete Laplace" if laplace else "discrete Gaussian"
         if tables.count is not None:
             share = tables.count.epsilon / laplace if laplace else tables.count.rho / whole
@@ -325,23 +325,23 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
             ("sizes", keyed.sizes.rho, "of light values under a few caps"),
             ("join size", keyed.count.rho, "of light values, unbiased"),
         )
-        whole = keyed.accountant.rho
+        whole = keyed.split.rho
         before = [Stage(name, "discrete Gaussian", float(rho / whole), note) for name, rho, note in told]
         note = "of light values as one join, of heavy ones table by table; each has all of it"
         return (*before, Stage("queries", "discrete Gaussian", 1 - sum(s.share for s in before), note))
     if method == "hybrid":
         shares = common_key_shares(spec.budget, spec.schema)
-        gauge = float(shares.bound.rho / shares.accountant.rho) if shares.bound else 0.0
-        degrees = float(shares.degrees.rho / shares.accountant.rho)
+        gauge = float(shares.bound.rho / shares.split.rho) if shares.bound else 0.0
+        degrees = float(shares.degrees.rho / shares.split.rho)
         width = f"a shift of {shares.degrees_width} on average; values above {2 * shares.degrees_width} may be heavy"
     elif method == "path":
         path = path_shares(spec.budget, spec.schema)
-        degrees = 1 - float(path.parts / path.accountant.rho)
+        degrees = 1 - float(path.parts / path.split.rho)
         width = f"of the ends with a shift of {path.ends_width}, of the middle with {path.middle_width}"
     elif method == "truncate":
         cut = truncate_shares(spec.budget, spec.schema)
-        gauge = float(cut.bound.rho / cut.accountant.rho) if cut.bound else 0.0
-        degrees = 1 - gauge - float((cut.queries + cut.count.rho) / cut.accountant.rho)
+        gauge = float(cut.bound.rho / cut.split.rho) if cut.bound else 0.0
+        degrees = 1 - gauge - float((cut.queries + cut.count.rho) / cut.split.rho)
         width = f"each with a shift of {cut.degrees_width} on average; heavy is above {2 * cut.degrees_width} or more"
     else:
         tree = hierarchical_shares(spec.budget, spec.schema)
@@ -365,16 +365,16 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _looks(accountant: ConcentratedAccountant) -> tuple[float, float]:
+def _looks(split: Split) -> tuple[float, float]:
     """Of rho, what looks at ranks and at sizes cost, first ones included."""
-    look = look_shares(accountant)
+    look = look_shares(split)
     found = look.first_ranks + look.ranks, look.first_size + look.sizes
-    return float(found[0] / accountant.rho), float(found[1] / accountant.rho)
+    return float(found[0] / split.rho), float(found[1] / split.rho)
 
 
 def _capped_stages(shares: AutoShares | CappedShares) -> tuple[Stage, ...]:
-    whole = shares.accountant.rho
-    ranks, sizes = _looks(shares.accountant)
+    whole = shares.split.rho
+    ranks, sizes = _looks(shares.split)
     left = 1 - ranks - sizes - float(shares.count.rho / whole)
     note = "where to cap" if isinstance(shares, CappedShares) else "which method promises least, and where to cap"
     queries = "of what the caps leave"
@@ -400,7 +400,7 @@ def _capped_expected(spec: Spec, shares: AutoShares | CappedShares, degree: int,
         full = math.prod(fade.full for fade in fades.values())
         bound, removed = faded_bound(spec.schema, declared_limits(spec.schema), fades) / full, 1
         lengthened = 1.0
-    left = float(shares.accountant.rho - look_shares(shares.accountant).whole - shares.count.rho)
+    left = float(shares.split.rho - look_shares(shares.split).whole - shares.count.rho)
     count = 1.6449 * bound * removed / math.sqrt(2 * float(shares.count.rho))
     cell = 1.6449 * bound * lengthened * math.sqrt(max(1, _measured(spec.workload)) / (2 * left))
     return Expected(degree, math.ceil(bound), count, cell, cell / join_size if join_size else None)
@@ -466,13 +466,13 @@ def describe_bounds(schema: Schema) -> list[str]:
 
 
 def _tight_stages(shares: TightShares, workload: Workload) -> tuple[Stage, ...]:
-    if whole := shares.accountant.laplace:
+    if whole := shares.split.laplace:
         count = float(shares.count.epsilon / whole)
         return (
             Stage("join size", "discrete Laplace", count, "unbiased"),
             Stage("queries", "discrete Laplace", 1 - count, "few marginals, each once; no delta is needed"),
         )
-    whole = shares.accountant.rho
+    whole = shares.split.rho
     stages = []
     if shares.bound is not None and shares.half_width is not None:
         note = f"the largest degree plus a shift of {shares.half_width} on average, never below it"
@@ -487,7 +487,7 @@ def _tight_stages(shares: TightShares, workload: Workload) -> tuple[Stage, ...]:
 
 
 def _partition_stages(shares: PartitionShares) -> tuple[Stage, ...]:
-    whole = shares.accountant.rho
+    whole = shares.split.rho
     width = shares.degrees_width
     note = f"each table's degrees plus a shift of {width} on average; listed above {2 * width}"
     stages = [Stage("degrees", "truncated discrete Gaussian", float(shares.degrees.rho / whole), note)]
@@ -556,7 +556,7 @@ def _expected_sensitivity(schema: Schema, shares: TightShares, degree: int) -> i
 def _tight_expected(spec: Spec, shares: TightShares, degree: int, join_size: int | None) -> Expected:
     """Half-widths before the fit; the fit makes the cells' usually two to four times smaller."""
     sensitivity = _expected_sensitivity(spec.schema, shares, degree)
-    if whole := shares.accountant.laplace:
+    if whole := shares.split.laplace:
         scale = math.log(10) * sensitivity
         count = scale * max(1, churn(spec.schema)) / float(shares.count.epsilon)
         cell = scale * (1 + churn(spec.schema)) * max(1, _measured(spec.workload)) / float(whole - shares.count.epsilon)

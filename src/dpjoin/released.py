@@ -20,7 +20,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from dpjoin.errors import DpjoinError, ReleaseError, suggest
+from dpjoin.errors import BudgetError, DpjoinError, ReleaseError, suggest
 from dpjoin.model.factored import FactoredModel, Misfit
 from dpjoin.model.joined import Joined
 from dpjoin.model.junction import TooLargeError
@@ -71,6 +71,9 @@ class Release:
     ledger: Ledger
     facts: Mapping[str, Any]
     """Public facts of the run: the sensitivity bound, the noisy join size, the strategy."""
+
+    def __post_init__(self) -> None:
+        self.ledger.check_within(self.budget)
 
     def __repr__(self) -> str:
         budget = f"epsilon={self.budget.epsilon:g}, delta={self.budget.delta:g}"
@@ -264,6 +267,8 @@ def load(folder: str | Path) -> Release:
         )
     try:
         return _assembled(manifest, state)
+    except BudgetError as error:
+        raise ReleaseError(f"{folder}: {error}; do not trust its guarantee") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, DpjoinError):
         raise _damaged(folder) from None
 

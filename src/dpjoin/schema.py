@@ -8,13 +8,15 @@ Either way one row of a table becomes at most one row, so neighbours stay neighb
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from types import MappingProxyType
 
+from dpjoin.canonical import flag, instance, items, mapping, names, plain, text, whole
 from dpjoin.errors import SpecError, suggest
 
 Value = str | int | bool
@@ -47,12 +49,14 @@ class Attribute:
     other: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", text(self.name, "an attribute's name"))
         for key in ("values", "range", "bins"):
             given: object = getattr(self, key)
             if given is not None:
                 what = f"attribute {self.name!r}: {key}"
-                # numpy's numbers become Python's, which are shown, compared and written as such.
-                object.__setattr__(self, key, tuple(getattr(v, "item", lambda v=v: v)() for v in _listed(given, what)))
+                object.__setattr__(self, key, tuple(plain(v, what) for v in items(given, what)))
+        for key in ("key", "other"):
+            object.__setattr__(self, key, flag(getattr(self, key), f"attribute {self.name!r}: {key}"))
         _check_attribute(self)
 
     @property
@@ -143,13 +147,6 @@ class Attribute:
         return {v: i for i, v in enumerate(self.values or ())}
 
 
-def _listed(given: object, what: str) -> tuple[Any, ...]:
-    """A list, a tuple or an array as a tuple."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise SpecError(f"{what} ({given!r}) must be a list")
-    return tuple(given)
-
-
 def _edge(edge: float) -> str:
     if math.isinf(edge):
         return "-inf" if edge < 0 else "inf"
@@ -205,7 +202,8 @@ class DegreeBound:
     limit: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", _listed(self.attributes, "a degree bound: attributes"))
+        object.__setattr__(self, "attributes", names(self.attributes, "a degree bound: attributes"))
+        object.__setattr__(self, "limit", whole(self.limit, "a degree bound"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +212,7 @@ class Table:
 
     name: str
     attributes: tuple[str, ...]
-    columns: dict[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     """Attribute -> column, where the two names differ."""
     private: bool = True
     source: str | None = None
@@ -227,8 +225,20 @@ class Table:
     """Whether rows beyond the bounds are removed at a price (True), or promised not to exist (False)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", _listed(self.attributes, f"table {self.name!r}: attributes"))
-        object.__setattr__(self, "bounds", _listed(self.bounds, f"table {self.name!r}: bounds"))
+        object.__setattr__(self, "name", text(self.name, "a table's name"))
+        what = f"table {self.name!r}"
+        object.__setattr__(self, "attributes", names(self.attributes, f"{what}: attributes"))
+        columns = mapping(self.columns, f"{what}: columns")
+        named = {text(a, f"{what}: columns"): text(c, f"{what}: columns") for a, c in columns.items()}
+        object.__setattr__(self, "columns", MappingProxyType(named))
+        for key in ("private", "enforce"):
+            object.__setattr__(self, key, flag(getattr(self, key), f"{what}: {key}"))
+        source = os.fspath(self.source) if isinstance(self.source, os.PathLike) else self.source
+        object.__setattr__(self, "source", source if source is None else text(source, f"{what}: source"))
+        inside = self.source_table
+        object.__setattr__(self, "source_table", inside if inside is None else text(inside, f"{what}: table"))
+        bounds = items(self.bounds, f"{what}: bounds")
+        object.__setattr__(self, "bounds", tuple(instance(b, DegreeBound, f"{what}: a bound") for b in bounds))
 
     def column(self, attribute: str) -> str:
         return self.columns.get(attribute, attribute)
@@ -250,8 +260,10 @@ class Schema:
     attributes: tuple[Attribute, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tables", _listed(self.tables, "tables"))
-        object.__setattr__(self, "attributes", _listed(self.attributes, "attributes"))
+        tables, attributes = items(self.tables, "tables"), items(self.attributes, "attributes")
+        object.__setattr__(self, "tables", tuple(instance(t, Table, "a table of the schema") for t in tables))
+        declared = tuple(instance(a, Attribute, "an attribute of the schema") for a in attributes)
+        object.__setattr__(self, "attributes", declared)
         _check_schema(self)
 
     def attribute(self, name: str) -> Attribute:
@@ -322,9 +334,9 @@ def _check_schema(schema: Schema) -> None:
     tables, attributes = [t.name for t in schema.tables], [a.name for a in schema.attributes]
     if not tables:
         raise SpecError("the schema must have at least one table; add [tables.NAME]")
-    for what, names in (("table", tables), ("attribute", attributes)):
-        for i, name in enumerate(names):
-            if name in names[:i]:
+    for what, declared in (("table", tables), ("attribute", attributes)):
+        for i, name in enumerate(declared):
+            if name in declared[:i]:
                 raise SpecError(f"{what} {name!r} must be declared once; remove the second")
     lower = {name.lower(): name for name in attributes}
     for name in attributes:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.canonical import fraction, frozen, instance, items, names, real, text, whole
 from dpjoin.errors import SpecError, suggest
 from dpjoin.schema import Attribute, Schema, Value
 
@@ -42,18 +43,6 @@ def largest_weight(weights: NDArray[Any]) -> int:
     return max(int(weights.max(initial=0)), -int(weights.min(initial=0)))
 
 
-def frozen(array: Any) -> NDArray[Any]:
-    """An array that does not change under those who have computed from it: as it is, or a copy if others may write."""
-    found = owner = np.asarray(array)
-    while isinstance(owner, np.ndarray) and not owner.flags.writeable and owner.base is not None:
-        owner = owner.base
-    if isinstance(owner, bytes) or (isinstance(owner, np.ndarray) and not owner.flags.writeable):
-        return found
-    found = found.copy()
-    found.setflags(write=False)
-    return found
-
-
 @dataclass(frozen=True)
 class Factor:
     """What a group asks of one attribute: a matrix of whole numbers, one row per question.
@@ -68,12 +57,15 @@ class Factor:
     """Rows of int64 one after the other: many numbers that compare and hash as quickly as one."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if text(self.kind, "a factor's kind") not in KINDS:
             raise SpecError(f"factor ({self.kind!r}) must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-        for weight in self.row:
-            if not isinstance(weight, int | np.integer):
-                raise SpecError(f"weight ({weight!r}) of a factor must be a whole number; give it a smaller unit")
-        object.__setattr__(self, "row", tuple(map(int, self.row)))  # Python's own, which never wrap
+        row = tuple(
+            weight if type(weight) is int else whole(weight, "weight of a factor") for weight in items(self.row, "row")
+        )
+        object.__setattr__(self, "kind", text(self.kind, "a factor's kind"))
+        object.__setattr__(self, "row", row)
+        object.__setattr__(self, "unit", fraction(self.unit, "a factor's unit"))
+        instance(self.packed, bytes, "rows of a factor")
 
     def matrix(self, size: int) -> IntArray:
         if self.kind == "cells":
@@ -122,6 +114,24 @@ class Kronecker:
     scope: tuple[str, ...]
     factors: tuple[Factor, ...]
     shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", text(self.name, "a group's name"))
+        what = f"group {self.name!r}"
+        object.__setattr__(self, "scope", names(self.scope, f"{what}: scope"))
+        factors = tuple(instance(f, Factor, f"{what}: a factor") for f in items(self.factors, f"{what}: factors"))
+        object.__setattr__(self, "factors", factors)
+        shape = tuple(whole(n, f"{what}: shape", least=1) for n in items(self.shape, f"{what}: shape"))
+        object.__setattr__(self, "shape", shape)
+        if not len(self.scope) == len(set(self.scope)) == len(factors) == len(shape):
+            raise SpecError(f"{what} must have one factor and one size for each attribute of its scope")
+        for attribute, factor, size in zip(self.scope, factors, shape, strict=True):
+            if factor.kind == "weights" and len(factor.row) != size:
+                raise SpecError(
+                    f"weights for {attribute!r} must have {size} numbers, one per value; got {len(factor.row)}"
+                )
+            if factor.kind == "rows" and (not factor.packed or len(factor.packed) % (8 * size)):
+                raise SpecError(f"weights for {attribute!r} must be rows of {size} numbers, one per value")
 
     @property
     def is_marginal(self) -> bool:
@@ -251,7 +261,19 @@ class Products:
     is_marginal = False
 
     def __post_init__(self) -> None:
-        parts = tuple((tuple(attributes), frozen(weights)) for attributes, weights in self.parts)
+        object.__setattr__(self, "name", text(self.name, "a group's name"))
+        what = f"products {self.name!r}"
+        object.__setattr__(self, "scope", names(self.scope, f"{what}: scope"))
+        shape = tuple(whole(n, f"{what}: shape", least=1) for n in items(self.shape, f"{what}: shape"))
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "unit", fraction(self.unit, f"{what}: unit"))
+        pairs = [items(part, f"{what}: a part") for part in items(self.parts, f"{what}: parts")]
+        if not pairs or any(len(pair) != 2 for pair in pairs):
+            raise SpecError(f"{what}: parts must be pairs of attributes and weights, one at least")
+        try:
+            parts = tuple((names(scope, f"{what}: scope"), frozen(weights)) for scope, weights in pairs)
+        except (ValueError, TypeError):  # numpy's, of lists that are no table
+            raise SpecError(f"{what}: weights must be arrays of whole numbers") from None
         for _, weights in parts:
             if weights.dtype != np.int64 or weights.ndim != 2 or len(weights) != len(parts[0][1]):
                 raise SpecError(
@@ -263,6 +285,11 @@ class Products:
                     f"products {self.name!r}: weight ({largest}) must lie between -2^{WEIGHT_BITS} and "
                     f"2^{WEIGHT_BITS}; scale the query and multiply its answer"
                 )
+        sizes = dict(zip(self.scope, shape, strict=False))
+        if len(sizes) != len(shape) or tuple(a for scope, _ in parts for a in scope) != self.scope:
+            raise SpecError(f"{what}: scope and shape must be those of the parts, one after the other")
+        if any(weights.shape[1] != math.prod(sizes[a] for a in scope) for scope, weights in parts):
+            raise SpecError(f"{what}: every part must have one column per cell")
         object.__setattr__(self, "parts", parts)
 
     def __len__(self) -> int:
@@ -307,6 +334,12 @@ class Products:
 Group = Kronecker | Products
 
 
+def check_fits(schema: Schema, group: Group) -> None:
+    """Refuse a group whose shape is not that of the schema's domains."""
+    if group.shape != schema.shape(group.scope):
+        raise SpecError(f"group {group.name!r}: shape {group.shape} must be that of the domains of {group.scope}")
+
+
 @dataclass(frozen=True)
 class Average:
     """A sum over a count of the same rows: no linear query, so no workload holds it, but a release can be asked."""
@@ -349,6 +382,15 @@ class Workload:
     """How much the errors of each group count when the budget is divided; empty: all alike."""
 
     def __post_init__(self) -> None:
+        schema = instance(self.schema, Schema, "a workload's schema")
+        groups = items(self.groups, "a workload's groups")
+        object.__setattr__(self, "groups", tuple(instance(g, (Kronecker, Products, Masked), "a group") for g in groups))
+        importance = tuple(real(x, "importance") for x in items(self.importance, "importance"))
+        object.__setattr__(self, "importance", importance)
+        for group in self.groups:
+            check_fits(schema, group)
+        if not all(0 < x < math.inf for x in importance):
+            raise SpecError("importance must be numbers greater than 0")
         if self.importance and len(self.importance) != len(self.groups):
             raise SpecError(f"importance must have a number for each of the {len(self.groups)} groups")
 
@@ -489,11 +531,6 @@ def kronecker(schema: Schema, factors: Mapping[str, Factor], *, name: str | None
     scope = schema.in_order(factors)
     shape = schema.shape(scope)
     ordered = tuple(factors[a] for a in scope)
-    for attribute, factor, size in zip(scope, ordered, shape, strict=True):
-        if factor.kind == "weights" and len(factor.row) != size:
-            raise SpecError(f"weights for {attribute!r} must have {size} numbers, one per value; got {len(factor.row)}")
-        if factor.kind == "rows" and (not factor.packed or len(factor.packed) % (8 * size)):
-            raise SpecError(f"weights for {attribute!r} must be rows of {size} numbers, one per value")
     if name is None:
         name = " x ".join(a if f.kind == "cells" else f"{a} {f.kind}" for a, f in zip(scope, ordered, strict=True))
     return Kronecker(name or "count", scope, ordered, shape)

@@ -23,7 +23,7 @@ from dpjoin.privacy.budget import (
     Composition,
     Concentrated,
     ConcentratedAccountant,
-    PaperAccountant,
+    Split,
 )
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.gaussian import (
@@ -162,7 +162,10 @@ def test_a_budget_chooses_what_buys_more() -> None:
     assert usual.without_choices().composition is GAUSSIAN
     assert usual.without_choices() == usual
     assert repr(usual.without_choices()) == "Budget(epsilon=1.0, delta=1e-06)"
-    more = ConcentratedAccountant(usual.without_choices()).rho / ConcentratedAccountant(usual).rho
+    more = (
+        ConcentratedAccountant(Split(budget=usual.without_choices())).rho
+        / ConcentratedAccountant(Split(budget=usual)).rho
+    )
     assert 1.14 < more < 1.16
     # Where noise is small the grain would cost more than Gaussian composition gains; there large deltas have no proof.
     for epsilon, delta in ((20.0, 1e-6), (1.0, 1e-3), (1e-4, 1e-6)):
@@ -210,9 +213,7 @@ def test_too_narrow_truncated_noise_is_refused_for_its_tails_too() -> None:
 
     def curator() -> Curator:
         budget = Budget(epsilon=1.0, delta=1e-6).without_choices()
-        return Curator(
-            BruteEngine(schema, rows), ConcentratedAccountant(budget, truncation_delta=Fraction(1, 10**6) / 2)
-        )
+        return Curator(BruteEngine(schema, rows), Split(budget=budget, truncation_delta=Fraction(1, 10**6) / 2))
 
     made, whole = curator(), curator().rho_left
     with pytest.raises(BudgetError, match="must be large enough"):
@@ -227,6 +228,6 @@ def test_too_narrow_truncated_noise_is_refused_for_its_tails_too() -> None:
 
 def test_a_concentrated_cost_needs_its_accountant() -> None:
     schema = Schema((Table(name="t", attributes=("a",)),), (Attribute(name="a", range=(0, 1)),))
-    curator = Curator(BruteEngine(schema, {"t": []}), PaperAccountant(Budget(epsilon=1.0, delta=1e-6)))
+    curator = Curator(BruteEngine(schema, {"t": []}), Split(budget=Budget(epsilon=1.0, delta=1e-6), paper=True))
     with pytest.raises(BudgetError, match="needs the concentrated accountant"):
         _ = curator.composition

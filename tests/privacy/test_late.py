@@ -14,7 +14,7 @@ from audit import replay_violations
 from dpjoin.algorithms import pmw
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.budget import Concentrated, Cost, Pure
+from dpjoin.privacy.budget import Budget, Concentrated, Cost, Pure, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.lagging import Lagging
 from dpjoin.schema import Attribute, Schema, Table
@@ -44,7 +44,9 @@ class Free:
 
 def curator() -> Curator:
     free: Any = Free()
-    return Curator(BruteEngine(SCHEMA, {"t": ROWS}), free)
+    made = Curator(BruteEngine(SCHEMA, {"t": ROWS}), Split(budget=Budget(epsilon=1.0, delta=1e-6), paper=True))
+    made._accountant = free
+    return made
 
 
 def lagging(rng: np.random.Generator, drift: int) -> tuple[Lagging, list[Any], list[Any]]:

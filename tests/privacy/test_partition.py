@@ -15,10 +15,9 @@ from dpjoin.privacy.budget import (
     Approximate,
     Budget,
     Concentrated,
-    ConcentratedAccountant,
     ConcentratedAllowance,
-    PaperAccountant,
     Pure,
+    Split,
 )
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger
@@ -46,7 +45,7 @@ QUESTIONS = [Question(name=f"{t} by A", rules={t: {}}, by=("A",)) for t in "rs"]
 
 
 def curator() -> Curator:
-    return Curator(BruteEngine(SCHEMA, ROWS), ConcentratedAccountant(BUDGET, truncation_delta=Fraction(5, 100)))
+    return Curator(BruteEngine(SCHEMA, ROWS), Split(budget=BUDGET, truncation_delta=Fraction(5, 100)))
 
 
 def asked(made: Curator, table: str, by: tuple[str, ...], stage: str = "degrees") -> Any:
@@ -78,7 +77,7 @@ def test_questions_that_one_row_could_answer_twice_are_refused(question: Questio
 @pytest.mark.parametrize("cost", [COST, Approximate(Fraction(1, 10), Fraction(1, 100))])
 def test_too_narrow_a_truncation_is_refused(cost: Any) -> None:
     paper = isinstance(cost, Approximate)
-    made = Curator(BruteEngine(SCHEMA, ROWS), PaperAccountant(BUDGET)) if paper else curator()
+    made = Curator(BruteEngine(SCHEMA, ROWS), Split(budget=BUDGET, paper=True)) if paper else curator()
     question = Question(name="x", rules={"r": {}}, by=("A",))
     with pytest.raises(BudgetError, match="half_width"):
         made.noisy_degrees("degrees", [question], cost, half_width=5)
@@ -132,7 +131,7 @@ def test_what_caps_and_charges_rest_on_cannot_be_changed() -> None:
         (SCHEMA.tables[0], dj.Table(name="s", attributes=("A", "q"))), SCHEMA.attributes[:1] + SCHEMA.attributes[2:]
     )
     rows = {"r": ROWS["r"], "s": [{"A": 1, "q": 0}] * 30}
-    made = Curator(BruteEngine(two, rows), ConcentratedAccountant(BUDGET, truncation_delta=Fraction(5, 100)))
+    made = Curator(BruteEngine(two, rows), Split(budget=BUDGET, truncation_delta=Fraction(5, 100)))
     degrees = made.noisy_degrees("degrees", QUESTIONS, COST, half_width=WIDTH)
     given: Any = degrees[0].listed
     with suppress(TypeError):

@@ -49,7 +49,7 @@ from dpjoin.algorithms.two_table import Outcome, as_one_name
 from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import NoisyRanks
 from dpjoin.privacy.public_bounds import bound_is_public
@@ -84,7 +84,7 @@ NO_SHAPE = 0.3
 class AutoShares:
     """The split of `auto`: the look, then whatever is chosen takes the rest."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     ranks: Concentrated
     size: Concentrated
     count: Concentrated
@@ -101,24 +101,24 @@ def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     """Split a budget; delta is set aside where a noisy bound or the hybrid may need it."""
     hybrid_serves, bound_needed = serves(check_hybrid, schema), not bound_is_public(schema)
     aside = budget.exact.delta * ASIDE if hybrid_serves or bound_needed else Fraction(0)
-    accountant = ConcentratedAccountant(budget, truncation_delta=aside)
-    look = split_capped(accountant, schema)
+    split = Split(budget=budget, truncation_delta=aside)
+    look = split_capped(split, schema)
     several = len(schema.tables) > 2
 
     def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
-        cost = Concentrated(round_down(accountant.rho * share), delta)
+        cost = Concentrated(round_down(split.rho * share), delta)
         return cost, budget.composition.half_width(cost.rho, delta, moves=1)
 
-    left = accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE)
+    left = split.rho * (1 - RANKS_SHARE - SIZES_SHARE)
     count = Concentrated(round_down(left * COUNT_SHARE))
     hybrid = None
     if hybrid_serves:
         degrees, width = one_sided(DEGREES_SHARE, aside / (2 if several else 1))
         gauge, gauge_width = one_sided(GAUGE_SHARE, aside / 2) if several else (None, None)
-        hybrid = PartitionShares(accountant, degrees, width, gauge, gauge_width, count)
+        hybrid = PartitionShares(split, degrees, width, gauge, gauge_width, count)
     bound, bound_width = one_sided(DEGREES_SHARE, aside) if bound_needed else (None, None)
-    keyed = split_keyed(accountant, RANKS_SHARE + SIZES_SHARE)
-    return AutoShares(accountant, look.ranks, look.size, count, hybrid, keyed, look.first, bound, bound_width)
+    keyed = split_keyed(split, RANKS_SHARE + SIZES_SHARE)
+    return AutoShares(split, look.ranks, look.size, count, hybrid, keyed, look.first, bound, bound_width)
 
 
 def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progress: Progress) -> Outcome:

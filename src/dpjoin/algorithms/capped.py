@@ -41,7 +41,7 @@ from dpjoin.errors import SpecError
 from dpjoin.model.model import Model
 from dpjoin.model.terms import FloatArray
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.fading import Fade
 from dpjoin.privacy.partition import NoisyRanks, Question
@@ -144,7 +144,7 @@ def check_capped(schema: Schema) -> None:
 class CappedShares:
     """The split: ranks, the sizes of candidates, the join size; the rest is for queries. No delta is set aside."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     ranks: Concentrated
     """Of one question; a row takes part in those of its table."""
     size: Concentrated
@@ -163,19 +163,19 @@ class FirstLook:
 
 
 def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
-    return split_capped(ConcentratedAccountant(budget), schema)
+    return split_capped(Split(budget=budget), schema)
 
 
-def split_capped(accountant: ConcentratedAccountant, schema: Schema) -> CappedShares:
+def split_capped(split: Split, schema: Schema) -> CappedShares:
     questions = max((len(sets) for sets in cap_attributes(schema).values()), default=1)
-    look = look_shares(accountant)
+    look = look_shares(split)
     ranks = Concentrated(round_down(look.ranks / questions))
     size = Concentrated(round_down(look.sizes / (2 + len(LEVELS))))
-    count = Concentrated(round_down(accountant.rho * (1 - RANKS_SHARE - SIZES_SHARE) * COUNT_SHARE))
+    count = Concentrated(round_down(split.rho * (1 - RANKS_SHARE - SIZES_SHARE) * COUNT_SHARE))
     first = None
     if look.first_ranks:
         first = FirstLook(Concentrated(round_down(look.first_ranks / questions)), Concentrated(look.first_size))
-    return CappedShares(accountant, ranks, size, count, first)
+    return CappedShares(split, ranks, size, count, first)
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ class LookShares:
         return self.ranks + self.sizes + self.first_ranks + self.first_size
 
 
-def look_shares(accountant: ConcentratedAccountant) -> LookShares:
-    if not accountant.options:
-        return LookShares(accountant.rho * RANKS_SHARE, accountant.rho * SIZES_SHARE)
-    early, late = (min(accountant.options, key=lambda o: sign * o.epsilon).rho for sign in (-1, 1))
+def look_shares(split: Split) -> LookShares:
+    if not split.options:
+        return LookShares(split.rho * RANKS_SHARE, split.rho * SIZES_SHARE)
+    early, late = (min(split.options, key=lambda o: sign * o.epsilon).rho for sign in (-1, 1))
     first = round_down(early * FIRST_RANKS)
     ranks = max(late * RANKS_OF_LOOK - first, late * RANKS_OF_LOOK / 4)
     return LookShares(ranks, late * SIZES_OF_LOOK, first, round_down(early * FIRST_SIZE))

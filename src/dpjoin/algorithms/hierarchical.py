@@ -25,7 +25,7 @@ from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.hypergraph import AttributeNode, attribute_tree
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Approximate, Budget, Composition, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Approximate, Budget, Composition, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value, bucket_cap
 from dpjoin.privacy.truncated import paper_laplace_half_width
@@ -57,7 +57,7 @@ def check_hierarchical(schema: Schema) -> None:
 class HierarchicalShares:
     """The tight profile's split: one stage of degrees per level of the tree; what is left goes to the parts."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     stage: Concentrated
     """What one row can pay in one stage, however many of its questions the row takes part in."""
 
@@ -66,10 +66,8 @@ def hierarchical_shares(budget: Budget, schema: Schema) -> HierarchicalShares:
     """Split a budget. How many questions a row takes part in shows only later, so a fixed delta is set aside."""
     stages = len(_levels(_tree(schema)))
     aside = budget.exact.delta * TRUNCATION_SHARE
-    accountant = ConcentratedAccountant(budget, truncation_delta=aside)
-    return HierarchicalShares(
-        accountant, Concentrated(round_down(accountant.rho * SENSITIVITY_SHARE / stages), aside / stages)
-    )
+    split = Split(budget=budget, truncation_delta=aside)
+    return HierarchicalShares(split, Concentrated(round_down(split.rho * SENSITIVITY_SHARE / stages), aside / stages))
 
 
 def gaussian_question(

@@ -46,7 +46,7 @@ from dpjoin.errors import SpecError
 from dpjoin.model.terms import FloatArray
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Part, Union
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, laplace_cost
+from dpjoin.privacy.budget import Budget, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone, NoisyRanks, Rules, Value
 from dpjoin.schema import Schema
@@ -88,7 +88,7 @@ def check_keyed(schema: Schema) -> None:
 class KeyedShares:
     """The split: ranks, degrees, then the rest for light values and for each table's heavy ones."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     ranks: Concentrated
     degrees: Concentrated
     sizes: Concentrated
@@ -99,17 +99,17 @@ class KeyedShares:
 
 
 def keyed_shares(budget: Budget, _: Schema) -> KeyedShares:
-    accountant = ConcentratedAccountant(budget)
-    return split_keyed(accountant, RANKS_SHARE)
+    split = Split(budget=budget)
+    return split_keyed(split, RANKS_SHARE)
 
 
-def split_keyed(accountant: ConcentratedAccountant, before: Fraction) -> KeyedShares:
+def split_keyed(split: Split, before: Fraction) -> KeyedShares:
     """After this share of rho is spent on ranks, and on whatever else was looked at."""
-    degrees = Concentrated(round_down(accountant.rho * DEGREES_SHARE))
-    left = accountant.rho * (1 - before) - degrees.rho
-    look = look_shares(accountant)
+    degrees = Concentrated(round_down(split.rho * DEGREES_SHARE))
+    left = split.rho * (1 - before) - degrees.rho
+    look = look_shares(split)
     return KeyedShares(
-        accountant,
+        split,
         Concentrated(round_down(look.ranks)),
         degrees,
         Concentrated(round_down(left * SIZES_SHARE)),

@@ -20,7 +20,7 @@ from dpjoin.algorithms.totals import measure_total
 from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Labels, NoisyDegrees, Question, Rules, Value
 from dpjoin.privacy.public_bounds import churn
@@ -68,7 +68,7 @@ def check_path(schema: Schema) -> Path:
 class PathShares:
     """The tight profile's split for a path: degrees of the ends, degrees of the middle, then the parts."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     ends: Concentrated
     """Of one question; a row takes part in one."""
     ends_width: int
@@ -78,7 +78,7 @@ class PathShares:
 
     @property
     def parts(self) -> Fraction:
-        return self.accountant.rho - self.ends.rho - MIDDLE_QUESTIONS * self.middle.rho
+        return self.split.rho - self.ends.rho - MIDDLE_QUESTIONS * self.middle.rho
 
 
 def path_shares(budget: Budget, schema: Schema) -> PathShares:
@@ -92,8 +92,8 @@ def path_shares(budget: Budget, schema: Schema) -> PathShares:
         return budget.one_sided(share, aside / 2 / questions, moves=sensitivity)
 
     (ends, ends_width), (middle, middle_width) = one_sided(1), one_sided(MIDDLE_QUESTIONS)
-    accountant = ConcentratedAccountant(budget, truncation_delta=ends.delta + MIDDLE_QUESTIONS * middle.delta)
-    return PathShares(accountant, ends, ends_width, middle, middle_width)
+    split = Split(budget=budget, truncation_delta=ends.delta + MIDDLE_QUESTIONS * middle.delta)
+    return PathShares(split, ends, ends_width, middle, middle_width)
 
 
 def path_tight(curator: Curator, workload: Workload, shares: PathShares, progress: Progress) -> Outcome:

@@ -47,7 +47,7 @@ from dpjoin.algorithms.two_table import Outcome
 from dpjoin.errors import SpecError
 from dpjoin.model.joined import Joined
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant
+from dpjoin.privacy.budget import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.partition import Alone, NoisyRanks
 from dpjoin.privacy.public_bounds import bound_is_public
@@ -101,7 +101,7 @@ def check_per_table(schema: Schema, workload: Workload | None = None) -> None:
 class PerTableShares:
     """The split: a look at the size of the join, where caps or declared bounds allow one; the rest is each table's."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     look: CappedShares | None
     """What tells where to cap; None where nothing is capped."""
     count: Concentrated | None
@@ -113,9 +113,9 @@ def per_table_shares(budget: Budget, schema: Schema) -> PerTableShares:
         check_capped(schema)
     except SpecError:
         whole = tight_shares(budget, noisy_bound=False)
-        return PerTableShares(whole.accountant, None, whole.count if bound_is_public(schema) else None)
+        return PerTableShares(whole.split, None, whole.count if bound_is_public(schema) else None)
     look = capped_shares(budget, schema)
-    return PerTableShares(look.accountant, look, look.count)
+    return PerTableShares(look.split, look, look.count)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpjoin.algorithms.progress import Progress
+from dpjoin.canonical import frozen
 from dpjoin.model.dense import Iterate
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, FloatArray
@@ -25,7 +26,7 @@ from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.lagging import Lagging
 from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.privacy.whole import Numbers
-from dpjoin.workload import Group, Kronecker, frozen
+from dpjoin.workload import Group, Kronecker
 
 MAX_ROUNDS = 2000
 LATE_QUERIES = 2**17

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, laplace_cost
+from dpjoin.privacy.budget import Budget, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
 
 SENSITIVITY_SHARE = Fraction(35, 100)
@@ -29,20 +29,20 @@ DYADIC = 2**40
 class TightShares:
     """The tight profile's split: the bound (none when it is public), then the join size, then the queries."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     bound: Concentrated | None
     half_width: int | None
     """The shift of the noisy bound: it exceeds the largest degree by this much on average."""
 
     @property
     def count(self) -> Concentrated:
-        if self.accountant.laplace:
-            return laplace_cost(round_down(self.accountant.laplace * COUNT_SHARE))
+        if self.split.laplace:
+            return laplace_cost(round_down(self.split.laplace * COUNT_SHARE))
         return Concentrated(round_down(self.after_bound * COUNT_SHARE))
 
     @property
     def after_bound(self) -> Fraction:
-        return self.accountant.rho - (self.bound.rho if self.bound else 0)
+        return self.split.rho - (self.bound.rho if self.bound else 0)
 
     @property
     def queries(self) -> Fraction:
@@ -65,18 +65,18 @@ def tight_shares(budget: Budget, *, noisy_bound: bool, sensitivity: int = 1) -> 
     `sensitivity` is by how much one row can move what the bound hides: one, unless bounds are enforced.
     """
     if not noisy_bound:
-        return TightShares(ConcentratedAccountant(budget), None, None)
+        return TightShares(Split(budget=budget), None, None)
     aside = budget.exact.delta * TRUNCATION_SHARE
     share = round_down(budget.rho(truncation_delta=aside) * SENSITIVITY_SHARE)
     bound, half_width = budget.one_sided(share, aside, moves=sensitivity)
-    return TightShares(ConcentratedAccountant(budget, truncation_delta=bound.delta), bound, half_width)
+    return TightShares(Split(budget=budget, truncation_delta=bound.delta), bound, half_width)
 
 
 @dataclass(frozen=True)
 class PartitionShares:
     """The tight profile's split for a partition: noisy degrees, then per part a bound (or none), counts, queries."""
 
-    accountant: ConcentratedAccountant
+    split: Split
     degrees: Concentrated
     """Of one question; a row takes part in one."""
     degrees_width: int
@@ -86,7 +86,7 @@ class PartitionShares:
 
     @property
     def queries(self) -> Fraction:
-        return self.accountant.rho - self.degrees.rho - (self.bound.rho if self.bound else 0) - self.count.rho
+        return self.split.rho - self.degrees.rho - (self.bound.rho if self.bound else 0) - self.count.rho
 
 
 def partition_shares(budget: Budget, *, gauge: bool, sensitivity: int = 1, questions: int = 1) -> PartitionShares:
@@ -105,10 +105,10 @@ def partition_shares(budget: Budget, *, gauge: bool, sensitivity: int = 1, quest
     degrees, degrees_width = one_sided(rho * SENSITIVITY_SHARE / questions, each / questions)
     bound, bound_width = one_sided(rho * GAUGE_SHARE, each) if gauge else (None, None)
     needed = degrees.delta * questions + (bound.delta if bound else 0)
-    accountant = ConcentratedAccountant(budget, truncation_delta=needed)
-    left = accountant.rho - degrees.rho * questions - (bound.rho if bound else 0)
+    split = Split(budget=budget, truncation_delta=needed)
+    left = split.rho - degrees.rho * questions - (bound.rho if bound else 0)
     count = Concentrated(round_down(left * COUNT_SHARE))
-    return PartitionShares(accountant, degrees, degrees_width, bound, bound_width, count)
+    return PartitionShares(split, degrees, degrees_width, bound, bound_width, count)
 
 
 def results_of(curator: Curator, bound: Bound) -> float:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.canonical import frozen, instance, join_value, mapping, names, text, whole
+from dpjoin.errors import SpecError
 from dpjoin.schema import DegreeBound, Schema
 from dpjoin.workload import Group
 
@@ -31,8 +33,20 @@ class Labels:
     buckets: Mapping[Value, int]
 
     def __post_init__(self) -> None:
-        # Caps and charges rest on the buckets, and rows are sorted later: nobody can change them in between.
-        object.__setattr__(self, "buckets", MappingProxyType(dict(self.buckets)))
+        # Caps and charges rest on the buckets, and rows are sorted later: nobody can change them in between, and a
+        # value is the one that the engine compares.
+        object.__setattr__(self, "name", text(self.name, "a name of labels"))
+        what = f"labels {self.name!r}"
+        object.__setattr__(self, "attributes", names(self.attributes, f"{what}: attributes"))
+        buckets: dict[Value, int] = {}
+        for value, bucket in mapping(self.buckets, f"{what}: buckets").items():
+            key = tuple(join_value(v, f"{what}: a value") for v in instance(value, tuple, f"{what}: a value"))
+            if len(key) != len(self.attributes):
+                raise SpecError(f"{what}: a value must have {len(self.attributes)} parts, one for each attribute")
+            if key in buckets:
+                raise SpecError(f"{what}: a value must have one bucket; some are the same to the engine")
+            buckets[key] = whole(bucket, f"{what}: a bucket")
+        object.__setattr__(self, "buckets", MappingProxyType(buckets))
 
 
 Rules = Mapping[Labels, int]
@@ -59,6 +73,14 @@ class Fade:
     attributes: tuple[str, ...]
     weights: NDArray[np.int64]
     full: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", names(self.attributes, "weights of rows: attributes"))
+        weights = self.weights
+        if not isinstance(weights, np.ndarray) or weights.dtype != np.int64 or weights.ndim != 1:
+            raise SpecError("weights of rows must be whole numbers (int64), one for each number of rows")
+        object.__setattr__(self, "weights", frozen(weights))
+        object.__setattr__(self, "full", whole(self.full, "weights of rows: full", least=1))
 
     def of(self, degrees: NDArray[np.int64]) -> NDArray[np.int64]:
         """The weight of each row of values with so many rows, from 1 on."""

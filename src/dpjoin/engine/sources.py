@@ -8,14 +8,11 @@ underlying reader says, because that may quote private rows.
 
 from __future__ import annotations
 
-import atexit
 import csv
 import gzip
 import itertools
 import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +25,7 @@ import duckdb
 import pyarrow as pa
 
 from dpjoin.engine.encode import Column, identifier, literal
+from dpjoin.engine.spill import remove_left_behind, spill_folder
 from dpjoin.errors import SourceError, suggest
 from dpjoin.schema import Attribute, Schema
 
@@ -72,8 +70,8 @@ def _database() -> Any:
 
     It fetches nothing from elsewhere. When memory is short it spills to a folder that only this user can read.
     """
-    spill = tempfile.mkdtemp(prefix="dpjoin-")
-    atexit.register(shutil.rmtree, spill, ignore_errors=True)
+    remove_left_behind()
+    spill = spill_folder()
     config = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

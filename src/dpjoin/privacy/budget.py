@@ -10,7 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
+from dpjoin.canonical import flag, fraction, instance, items, real
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.accountant import advanced_composition_epsilon, largest_rho
 from dpjoin.privacy.gaussian import (
@@ -89,6 +91,14 @@ class Budget:
     less was spent before. One of these at most is taken."""
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            object.__setattr__(self, name, real(getattr(self, name), name))
+        object.__setattr__(self, "laplace", fraction(self.laplace, "Laplace noise", negative=True))
+        options = tuple(
+            fraction(x, "an option on Laplace noise", negative=True) for x in items(self.options, "options")
+        )
+        object.__setattr__(self, "options", options)
+        instance(self.composition, Composition, "composition")
         if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 50):
             raise SpecError(
                 f"epsilon ({self.epsilon}) must be greater than 0 and at most 50; 1 is a common choice, "
@@ -170,9 +180,7 @@ class Exact:
 
     def __post_init__(self) -> None:
         for name, amount in tuple(vars(self).items()):
-            if not isinstance(amount, Fraction | int) or amount < 0:
-                raise BudgetError(f"{name} ({amount}) must be a Fraction or a whole number, and not negative")
-            object.__setattr__(self, name, Fraction(amount))  # one over a whole number would be a float
+            object.__setattr__(self, name, fraction(amount, name, error=BudgetError))
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,45 @@ def laplace_cost(epsilon: Fraction) -> Concentrated:
 
 
 Cost = Pure | Approximate | Concentrated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """A budget and how a method divides it: public numbers, from which a Curator makes its own accountant.
+
+    Of the budget's delta, `truncation_delta` is set aside for truncated noise. `paper`: stages add up as in the paper.
+    """
+
+    budget: Budget
+    truncation_delta: Fraction = Fraction(0)
+    paper: bool = False
+
+    def __post_init__(self) -> None:
+        instance(self.budget, Budget, "the budget of a split", error=BudgetError)
+        aside = fraction(self.truncation_delta, "truncation_delta", error=BudgetError)
+        object.__setattr__(self, "truncation_delta", aside)
+        object.__setattr__(self, "paper", flag(self.paper, "paper", error=BudgetError))
+        if aside > self.budget.exact.delta:
+            raise BudgetError(f"truncation_delta ({float(aside):.3g}) must be at most the budget's delta")
+
+    @cached_property
+    def rho(self) -> Fraction:
+        """What there is to spend in the tight profile."""
+        return self.budget.rho(truncation_delta=self.truncation_delta)
+
+    @property
+    def laplace(self) -> Fraction:
+        """What there is of Laplace noise, without an exchange."""
+        return self.budget.laplace
+
+    @cached_property
+    def options(self) -> tuple[Concentrated, ...]:
+        """What each exchange for Laplace noise leaves in all, with what is spent before."""
+        aside = self.truncation_delta
+        return tuple(
+            Concentrated(self.budget.rho_before_exchange(option, truncation_delta=aside), epsilon=option)
+            for option in self.budget.options
+        )
 
 
 class ConcentratedAllowance:
@@ -264,14 +311,10 @@ class ConcentratedAccountant(ConcentratedAllowance):
     noise; the rest pays for the conversion and fixes how much rho there is.
     """
 
-    def __init__(self, budget: Budget, *, truncation_delta: Fraction = Fraction(0)) -> None:
-        self.budget = budget
-        rho = budget.rho(truncation_delta=truncation_delta)
-        super().__init__(rho, truncation_delta, budget.composition, budget.laplace)
-        self._options = tuple(
-            Concentrated(budget.rho_before_exchange(option, truncation_delta=truncation_delta), epsilon=option)
-            for option in budget.options
-        )
+    def __init__(self, split: Split) -> None:
+        budget = split.budget
+        super().__init__(split.rho, split.truncation_delta, budget.composition, budget.laplace)
+        self._options = split.options
 
     @property
     def options(self) -> tuple[Concentrated, ...]:
@@ -344,3 +387,10 @@ class PaperAccountant:
 
 
 Accountant = ConcentratedAllowance | PaperAccountant
+
+
+def accountant_of(split: Split) -> Accountant:
+    """The accountant of a whole release. Proof: P-74."""
+    if split.paper:
+        return PaperAccountant(split.budget)
+    return ConcentratedAccountant(split)

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.canonical import flag, instance, items, mapping, names, text, whole, whole_numbers
 from dpjoin.engine.interface import Engine, ExactDegrees, Fade
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
@@ -32,6 +33,8 @@ from dpjoin.privacy.budget import (
     Cost,
     PaperAccountant,
     Pure,
+    Split,
+    accountant_of,
 )
 from dpjoin.privacy.fading import check_fade, faded_bound
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
@@ -46,6 +49,7 @@ from dpjoin.privacy.partition import (
     Question,
     Rules,
     Value,
+    canonical_rules,
     check_question,
     part_limits,
     rows_by_rank,
@@ -66,7 +70,7 @@ from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_range
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 from dpjoin.privacy.whole import Numbers, narrow, scaled, taken, wide
 from dpjoin.schema import DegreeBound, Schema, with_caps
-from dpjoin.workload import Group, frozen
+from dpjoin.workload import Group, Kronecker, Products, check_fits
 
 RESIDUAL_STEPS = 16
 """Grid of the paper's noisy logarithm: a factor e^(beta/16) per step, well below one per cent."""
@@ -110,7 +114,12 @@ class Curator:
     `restrict` gives Curators of sub-instances. They share the ledger and the doors of the one they come from.
     """
 
-    def __init__(self, engine: Engine, accountant: Accountant) -> None:
+    def __init__(self, engine: Engine, split: Split) -> None:
+        """Proof: P-74."""
+        self._begin(engine, accountant_of(instance(split, Split, "what a Curator may spend", error=BudgetError)))
+
+    def _begin(self, engine: Engine, accountant: Accountant) -> None:
+        """Nothing asked, nothing spent."""
         self.schema: Schema = engine.schema
         self._open: Callable[[], Engine] = lambda: engine
         self._accountant = accountant
@@ -220,12 +229,15 @@ class Curator:
         truncated discrete Gaussian with the given half-width. Approximate: X is the paper's truncated Laplace,
         on the largest degree for two tables and on the logarithm of the residual sensitivity for more.
         """
+        cost = _of_kind(cost, Approximate, Concentrated)
+        if half_width is not None:
+            half_width = _half_width(half_width)
         self._require_rows("a noisy bound")
         schema, rows = self.schema, self._rows
         public = _public_boundaries(schema, self._engine)
         if isinstance(cost, Concentrated):
             moves, variance = rows, self.composition.variance(rows**2, cost.rho)
-            if half_width is None or self.composition.truncation_delta(cost.rho, half_width, moves=rows) > cost.delta:
+            if half_width is None or self._truncation(cost, half_width, rows) > cost.delta:
                 raise BudgetError(f"half_width ({half_width}) must be large enough for delta {float(cost.delta):.3g}")
             width = half_width
             mechanism, parameters = "truncated discrete Gaussian", {"variance": variance, "half_width": Fraction(width)}
@@ -276,6 +288,7 @@ class Curator:
         This one and those must take whole values of attributes that all tables share, and be cut by the same labels.
         """
         self._require_rows("a bound of levels")
+        bounds = items(bounds, "bounds of levels", error=BudgetError)
         ours = _cut(self.schema, self._rules)
         found = [rules for bound in bounds for minted, rules in self._root._minted_in_parts if minted is bound]
         cuts = [cut for cut in (_cut(self.schema, rules) for rules in found) if cut is not None]
@@ -283,6 +296,8 @@ class Curator:
             raise BudgetError("bounds must come from sub-instances that one kind of labels cuts by common attributes")
         labels, bucket = ours
         others, levels = cuts[0][0], {level for _, level in cuts}
+        if labels.attributes != others.attributes:
+            raise BudgetError("bounds must come from labels of the same attributes in the same order as this one's")
         held = {v for v in {*labels.buckets, *others.buckets} if labels.buckets.get(v, 0) == bucket}
         if any(others.buckets.get(v, 0) not in levels for v in held) or (bucket == 0 and 0 not in levels):
             raise BudgetError("bounds must come from sub-instances that together hold this one")
@@ -310,11 +325,12 @@ class Curator:
 
     def participation(self, rules: Sequence[Mapping[str, Rules]]) -> int:
         """In how many of these sub-instances one row can be at most: a public number. Proof: P-44."""
+        rules = [canonical_rules(r, "sub-instance") for r in items(rules, "sub-instances", error=BudgetError)]
         return int(self._worst([self._places(r) for r in rules], [{}] * len(rules), [Fraction(1)] * len(rules)))
 
     def unit_charge(self, parts: Mapping[str, Mapping[str, Rules] | Alone], *, by_table: bool = False) -> Fraction:
         """What `restrict` would charge if every sub-instance cost one: a public number. Proof: P-50."""
-        rules = list(self._whole(parts).values())
+        rules = list(self._whole(self._parts(parts)).values())
         return self._worst([self._places(r) for r in rules], self._granted(rules, by_table), [Fraction(1)] * len(rules))
 
     def noisy_degrees(
@@ -325,9 +341,10 @@ class Curator:
         Questions about public tables alone are answered exactly, at no cost, with the same threshold.
         """
         self._require_whole("degrees are asked")
+        cost = _of_kind(cost, Approximate, Concentrated)
+        half_width = _half_width(half_width)
+        stage, questions = text(stage, "a stage", error=BudgetError), self._asked(questions)
         moves = 1 + self._churn
-        for question in questions:
-            check_question(self.schema, question)
         mechanism, parameters, draw = self._one_sided(cost, moves, half_width)
         private = [q for q in questions if self._places(q.rules)]
         self._charge_stage([self._places(q.rules) for q in private], [{}] * len(private), [cost] * len(private))
@@ -360,12 +377,14 @@ class Curator:
         Costs `cost` a question. This is what degrees are like, all in all: no value is named.
         """
         self._require_whole("ranks are asked")
+        cost = _of_kind(cost, Concentrated)
+        stage, questions = text(stage, "a stage", error=BudgetError), self._asked(questions)
         for question in questions:
-            check_question(self.schema, question)
             if question.distinct or not self._places(question.rules):
                 raise BudgetError(f"question {question.name!r} must be about rows of a private table")
-        if list(edges) != sorted({e for e in edges if e > 0}):
-            raise BudgetError("edges of ranks must be increasing whole numbers from 1 on")
+        edges = tuple(whole(e, "edges of ranks", error=BudgetError) for e in items(edges, "edges", error=BudgetError))
+        if list(edges) != sorted({e for e in edges if 0 < e < 2**62}):
+            raise BudgetError("edges of ranks must be increasing whole numbers from 1 on, below 2^62")
         moves = 1 + self._churn
         variance = self.composition.variance(moves**2, cost.rho)
         places = [self._places(q.rules) for q in questions]
@@ -389,13 +408,26 @@ class Curator:
                 event,
             )
             deviation = math.sqrt(float(variance))
-            answers.append(NoisyRanks(question, tuple(edges), tuple(int(n) for n in noisy), deviation))
+            answers.append(NoisyRanks(question, edges, tuple(int(n) for n in noisy), deviation))
         return answers
 
     def public_counts(self, table: str, attributes: tuple[str, ...]) -> Numbers:
         """How many rows a public table has in each cell of some of its attributes: exact, at no cost. Proof: P-71."""
         self._require_whole("a public table is counted")
-        return public_counts(self._engine, table, attributes)
+        table = text(table, "a public table", error=BudgetError)
+        return public_counts(self._engine, table, names(attributes, "attributes", error=BudgetError))
+
+    def _asked(self, questions: object) -> tuple[Question, ...]:
+        """Questions that one row changes at one value each, under names of their own."""
+        found = tuple(
+            instance(q, Question, "a question", error=BudgetError)
+            for q in items(questions, "questions", error=BudgetError)
+        )
+        if len({q.name for q in found}) < len(found):
+            raise BudgetError("questions of one stage must have different names")
+        for question in found:
+            check_question(self.schema, question)
+        return found
 
     def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Curator:
         """A Curator of the same tables with only the rows within the caps, which may be any public numbers.
@@ -404,11 +436,17 @@ class Curator:
         """
         if self._churn or self._fades:
             raise BudgetError("rows are removed or have weights already; that is done once")
-        caps = {table: tuple(bounds) for table, bounds in caps.items()}  # what callers do to theirs is no matter here
+        caps = {
+            self.schema.table(text(table, "a table", error=BudgetError)).name: tuple(
+                instance(bound, DegreeBound, "a cap", error=BudgetError)
+                for bound in items(bounds, "caps of a table", error=BudgetError)
+            )
+            for table, bounds in mapping(caps, "caps", error=BudgetError).items()
+        }
         if any(caps.get(t.name) for t in self.schema.tables if not t.private):
             raise BudgetError("caps must be of private tables; the rows of public ones all stay")
         child = Curator.__new__(type(self))
-        Curator.__init__(child, self._engine, self._accountant)
+        child._begin(self._engine, self._accountant)
         child.schema = with_caps(self.schema, caps)
         child._open = partial(self._engine.capped, caps)
         child._root, child._part, child._rules, child._shares = self._root, self._part, self._rules, self._shares
@@ -426,13 +464,20 @@ class Curator:
         """
         if self._churn or self._fades:
             raise BudgetError("rows are removed or have weights already; that is done once")
-        fades = {table: replace(fade, weights=frozen(fade.weights)) for table, fade in fades.items()}
+        fades = {
+            self.schema.table(text(table, "a table", error=BudgetError)).name: instance(
+                fade, Fade, "weights of rows", error=BudgetError
+            )
+            for table, fade in mapping(fades, "weights", error=BudgetError).items()
+        }
+        if any(not set(fade.attributes) <= set(self.schema.table(t).attributes) for t, fade in fades.items()):
+            raise BudgetError("weights must go by attributes that their table has")
         if not fades or any(not t.private for t in self.schema.tables if t.name in fades):
             raise BudgetError("weights must be of private tables, and of one at least")
         for fade in fades.values():
             check_fade(fade)
         child = Curator.__new__(type(self))
-        Curator.__init__(child, self._engine, self._accountant)
+        child._begin(self._engine, self._accountant)
         child._open = partial(self._engine.faded, fades)
         child._root, child._part, child._rules, child._shares = self._root, self._part, self._rules, self._shares
         child._limits, child._fades, child._altered = self._limits, fades, True
@@ -450,18 +495,20 @@ class Curator:
 
         Without answers (then `attributes` says what values are of) buckets have no caps.
         """
+        name = text(name, "a name of labels", error=BudgetError)
+        degrees = items(degrees, f"labels {name!r}: degrees", error=BudgetError)
+        if any(not any(d is known for known in self._answered) for d in degrees):
+            raise BudgetError(f"labels {name!r} must rest on degrees that this Curator answered")
         if any(known.name == name for known in self._labels):
             raise BudgetError(f"labels {name!r} exist already; one name stands for one function")
         if attributes is None:
             if not degrees:
                 raise BudgetError(f"labels {name!r} must rest on degrees or name their attributes")
             attributes = degrees[0].question.by
-        if any(d not in self._answered or d.question.by != attributes for d in degrees):
-            raise BudgetError(
-                f"labels {name!r} must rest on degrees that this Curator answered, of the same attributes"
-            )
-        made = Labels(name, attributes, dict(buckets))
-        self._labels[made] = tuple(degrees)
+        made = Labels(name, attributes, buckets)
+        if any(d.question.by != made.attributes for d in degrees):
+            raise BudgetError(f"labels {name!r} must rest on degrees of the same attributes")
+        self._labels[made] = degrees
         return made
 
     def restrict(
@@ -478,6 +525,13 @@ class Curator:
         A sub-instance of one table alone is paid for by that table's rows only.
         """
         self._require_whole("sub-instances are taken")
+        stage, by_table = text(stage, "a stage", error=BudgetError), flag(by_table, "by_table", error=BudgetError)
+        parts = self._parts(parts)
+        kind = type(self._accountant)
+        allowed = Approximate if issubclass(kind, PaperAccountant) else Concentrated
+        costs = [_of_kind(cost, allowed) for cost in items(costs, "costs", error=BudgetError)]
+        if len(costs) != len(parts):
+            raise BudgetError(f"costs ({len(costs)}) must be as many as sub-instances ({len(parts)})")
         every = self._whole(parts)
         shares = self._granted(list(every.values()), by_table)
         self._charge_stage([self._places(rules) for rules in every.values()], shares, costs)
@@ -488,9 +542,9 @@ class Curator:
             if isinstance(given, Alone):
                 by = given.labels.attributes if given.labels is not None else ()
                 engine = self._engine.alone(given.table, by, given.values, given.keep)
-                Curator.__init__(child, engine, self._allowance(cost))
+                child._begin(engine, self._allowance(cost))
             else:
-                Curator.__init__(child, self._engine, self._allowance(cost))
+                child._begin(self._engine, self._allowance(cost))
                 child._open = partial(self._engine.restricted, rules)
             child._root, child._part, child._rules = self, name, rules
             child._limits, child._shares = self._limits_of(rules), granted
@@ -505,11 +559,23 @@ class Curator:
             return PaperAccountant(cost)
         return ConcentratedAllowance(cost.rho, cost.delta, self.composition, cost.epsilon)
 
+    def _parts(self, parts: object) -> dict[str, dict[str, dict[Labels, int]] | Alone]:
+        """Sub-instances by name, copied: each is of one table alone, or has rules."""
+        return {
+            text(name, "a sub-instance", error=BudgetError): part
+            if type(part) is Alone
+            else canonical_rules(part, "sub-instance")
+            for name, part in mapping(parts, "sub-instances", error=BudgetError).items()
+        }
+
     def _whole(self, parts: Mapping[str, Mapping[str, Rules] | Alone]) -> dict[str, dict[str, Rules]]:
         """The rules of every table: one that is not named is in the sub-instance whole, unless one is alone."""
-        names = [t.name for t in self.schema.tables]
+        tables = [t.name for t in self.schema.tables]
+        for part in parts.values():
+            for table in part.rules if isinstance(part, Alone) else part:
+                self.schema.table(table)  # which refuses a name that is not there
         return {
-            name: part.rules if isinstance(part, Alone) else {t: dict(part.get(t, {})) for t in names}
+            name: part.rules if isinstance(part, Alone) else {t: dict(part.get(t, {})) for t in tables}
             for name, part in parts.items()
         }
 
@@ -567,6 +633,13 @@ class Curator:
             default=Fraction(0),
         )
 
+    def _truncation(self, cost: Concentrated, half_width: int, moves: int) -> Fraction:
+        """What truncated Gaussian noise of this half-width costs in delta. Proof: P-49."""
+        try:
+            return self.composition.truncation_delta(cost.rho, half_width, moves=moves)
+        except ValueError as error:  # of public numbers: too narrow for its proof
+            raise BudgetError(str(error)) from None
+
     def _one_sided(
         self, cost: Approximate | Concentrated, moves: int, half_width: int
     ) -> tuple[str, dict[str, Fraction | int | str], Callable[[int], Numbers]]:
@@ -575,7 +648,7 @@ class Curator:
         if isinstance(cost, Concentrated):
             variance = self.composition.variance(moves**2, cost.rho)
             mechanism, parameters = "truncated discrete Gaussian", {"variance": variance, "half_width": half_width}
-            needed = self.composition.truncation_delta(cost.rho, half_width, moves=moves)
+            needed = self._truncation(cost, half_width, moves)
 
             def draw(size: int) -> Numbers:
                 return noise.truncated_discrete_gaussian_array(variance=variance, half_width=half_width, size=size)
@@ -606,6 +679,7 @@ class Curator:
 
         Proof: P-29.
         """
+        cost = _of_kind(cost, Approximate, Concentrated)
         self._require_minted(bound)
         moves = bound.value * self._rows
         if _is_laplace(cost):
@@ -641,6 +715,7 @@ class Curator:
 
         Proof: P-30.
         """
+        cost, group = _of_kind(cost, Concentrated), self._group(group)
         self._require_minted(bound)
         parameters: dict[str, Fraction | int | str]
         if _is_laplace(cost):
@@ -669,6 +744,10 @@ class Curator:
         For a Concentrated cost the query is centred, 2q - (low + high) count, on a grid of half units,
         with the discrete Gaussian. For a Pure cost it is taken as it is, with the discrete Laplace.
         """
+        cost, group = _of_kind(cost, Pure, Concentrated), self._group(group)
+        index = whole(index, "a query's number", least=0, error=BudgetError)
+        if index >= len(group):
+            raise BudgetError(f"a query's number ({index}) must be less than {len(group)}, which {group.name!r} has")
         self._require_minted(bound)
         self._require_rows("a single query")
         low, high = weight_ranges(group).of(index)
@@ -722,6 +801,12 @@ class Curator:
         since no update can improve them. A `Lagging` model (for a Pure cost) gives the same law as today's
         answers would, as long as none has moved further than it says.
         """
+        cost = _of_kind(cost, Pure, Concentrated)
+        groups = tuple(map(self._group, items(groups, "groups", error=BudgetError)))
+        if not isinstance(model, Lagging):
+            model = [whole_numbers(m, "the model's answers", error=BudgetError) for m in items(model, "a model")]
+            if [m.shape for m in model] != [(len(group),) for group in groups]:
+                raise BudgetError("a model must have one answer for each query of each group")
         self._require_minted(bound)
         self._require_rows("a choice")
         centred = isinstance(cost, Concentrated)
@@ -790,6 +875,8 @@ class Curator:
 
     def reserve_rounds(self, count: int, each: Pure, cost: Approximate) -> None:
         """Pay for `count` Pure mechanisms at once (the paper's composition). Proof: P-24."""
+        count = whole(count, "rounds", least=1, error=BudgetError)
+        each, cost = _of_kind(each, Pure), _of_kind(cost, Approximate)
         self._accountant.reserve(count, each, cost)
         parameters: dict[str, Fraction | int | str] = {"count": count, "epsilon_each": each.epsilon}
         event = Event(
@@ -872,6 +959,12 @@ class Curator:
             return exact_scores.chosen(rate)
         return noise.exponential_choice(exact_scores(), rate=rate)
 
+    def _group(self, group: object) -> Group:
+        """A group of queries that fits the schema."""
+        known: Group = instance(group, (Kronecker, Products), "a group", error=BudgetError)
+        check_fits(self.schema, known)
+        return known
+
     def _require_minted(self, bound: Bound) -> None:
         if not any(bound is known for known in self._minted):
             raise BudgetError("a sensitivity bound must be minted by this Curator; ask it for one")
@@ -898,7 +991,7 @@ class Curator:
 
     def prepare(self, groups: Sequence[Group]) -> None:
         """Compute the exact answers of these groups in one go. Nothing is released and nothing is charged."""
-        missing = [g for g in groups if id(g) not in self._memo]
+        missing = [self._group(g) for g in items(groups, "groups") if id(g) not in self._memo]
         if not missing:
             return  # a round asks for them again and again
         for group, exact in zip(missing, self._engine.exact_answers(missing), strict=True):
@@ -918,6 +1011,19 @@ class Curator:
         middles = weight_ranges(group).sum.astype(object)
         exact: Numbers = 2 * wide(self._exact(group)) - middles * self._exact_join_size()
         return exact
+
+
+def _of_kind(cost: object, *kinds: type) -> Any:
+    """A cost of one of these kinds. Proof: P-73."""
+    return instance(cost, kinds, "a cost", error=BudgetError)
+
+
+def _half_width(value: object) -> int:
+    """A half-width whose noise fits int64. Proof: P-73."""
+    width = whole(value, "half_width", least=0, error=BudgetError)
+    if width >= 2**61:
+        raise BudgetError("half_width must be below 2^61; spend more, or set more of delta aside")
+    return width
 
 
 def _is_laplace(cost: Cost) -> TypeGuard[Concentrated]:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.canonical import frozen
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.whole import Numbers, narrow
-from dpjoin.workload import Group, frozen
+from dpjoin.workload import Group
 
 
 @dataclass(frozen=True, eq=False)

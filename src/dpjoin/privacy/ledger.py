@@ -12,7 +12,19 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from dpjoin.privacy.budget import OPTION_SHARE, Approximate, Concentrated, Cost, Pure
+from dpjoin.canonical import instance
+from dpjoin.errors import BudgetError
+from dpjoin.privacy.budget import (
+    GAUSSIAN,
+    OPTION_SHARE,
+    ZERO_CONCENTRATED,
+    Approximate,
+    Budget,
+    Concentrated,
+    Cost,
+    PaperAccountant,
+    Pure,
+)
 from dpjoin.privacy.participation import Place, largest_total
 
 
@@ -63,6 +75,34 @@ class Ledger:
         """Of a release's delta, what turned rho into epsilon in the case that came about: see P-70."""
         share = 1 - OPTION_SHARE * len(self.options) if self.exchanged is None else OPTION_SHARE
         return (delta - self.delta) * share if self.rho else Fraction(0)
+
+    def check_within(self, budget: Budget) -> None:
+        """Refuse a ledger that adds up to more than the budget, by the ledger's own rule. Proof: P-75."""
+        whole = instance(budget, Budget, "budget", error=BudgetError).exact
+        # What was exchanged for counts in full: the choice to exchange rested on what had been released.
+        epsilon = max(self.epsilon, self.exchanged or Fraction(0))
+        enough = epsilon <= whole.epsilon and self.delta <= whole.delta
+        if self.composition == PaperAccountant.name:
+            pure = [e.cost for e in self.events if isinstance(e.cost, Pure)]
+            enough = enough and not self.rho and len(pure) <= sum(map(_rounds, self.events))
+        else:
+            known = {c.name: c for c in (ZERO_CONCENTRATED, GAUSSIAN)}
+            composition = known.get(self.composition)
+            if composition is None or any(
+                not isinstance(e.cost, Concentrated) or (e.cost.rho and not composition.covers(e.mechanism))
+                for e in self.events
+            ):
+                raise BudgetError(f"composition ({self.composition!r}) must be one that is proved for every event")
+            if self.rho:
+                conversion = self.conversion_delta(whole.delta)
+                left = whole.epsilon - epsilon
+                enough = enough and left > 0 and conversion > 0
+                enough = enough and self.rho <= composition.largest_rho(epsilon=left, delta=conversion)
+        if not enough:
+            raise BudgetError(
+                f"the ledger must add up to at most epsilon {budget.epsilon:g} and delta {budget.delta:g}; it holds "
+                f"rho {float(self.rho):.3g}, epsilon {float(self.epsilon):.3g}, delta {float(self.delta):.3g}"
+            )
 
     @property
     def rho(self) -> Fraction:
@@ -126,6 +166,11 @@ class Ledger:
         options = tuple(map(Fraction, exchange.get("options", ())))
         taken = Fraction(exchange["taken"]) if "taken" in exchange else None
         return cls(data["composition"], tuple(_events(data["events"])), parts, options, taken)
+
+
+def _rounds(event: Event) -> int:
+    """How many rounds an event paid for."""
+    return int(event.parameters["count"]) if event.mechanism == "advanced composition" else 0
 
 
 def _cost_to_json(cost: Cost) -> dict[str, str]:

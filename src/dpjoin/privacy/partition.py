@@ -15,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.canonical import instance, mapping, names, text, whole
 from dpjoin.engine.interface import LISTED, Labels, Rules, Value
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.public_bounds import Limit
@@ -36,6 +37,20 @@ __all__ = [
 ]
 
 
+def canonical_rules(rules: object, what: str) -> dict[str, dict[Labels, int]]:
+    """Rules by table, copied: names are text, labels are Labels, buckets are whole numbers. Proof: P-73."""
+    found: dict[str, dict[Labels, int]] = {}
+    for table, part in mapping(rules, f"{what}: rules", error=BudgetError).items():
+        pairs = mapping(part, f"{what}: rules of a table", error=BudgetError).items()
+        found[text(table, f"{what}: a table", error=BudgetError)] = {
+            instance(labels, Labels, f"{what}: labels", error=BudgetError): whole(
+                bucket, f"{what}: a bucket", error=BudgetError
+            )
+            for labels, bucket in pairs
+        }
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """How many rows of a table (or values of `distinct` in the join of tables) each value of `by` has.
@@ -50,8 +65,12 @@ class Question:
 
     def __post_init__(self) -> None:
         # Limits go by the rows that were asked about: whatever becomes of the caller's rules, nobody can change these.
-        rules = {table: MappingProxyType(dict(part)) for table, part in self.rules.items()}
+        object.__setattr__(self, "name", text(self.name, "a question's name", error=BudgetError))
+        what = f"question {self.name!r}"
+        rules = {table: MappingProxyType(part) for table, part in canonical_rules(self.rules, what).items()}
         object.__setattr__(self, "rules", MappingProxyType(rules))
+        for key in ("by", "distinct"):
+            object.__setattr__(self, key, names(getattr(self, key), f"{what}: {key}", error=BudgetError))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +84,14 @@ class Alone:
     keep: tuple[str, ...]
     labels: Labels | None = None
     bucket: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", text(self.table, "a table alone", error=BudgetError))
+        what = f"table {self.table!r} alone"
+        object.__setattr__(self, "keep", names(self.keep, f"{what}: attributes to keep", error=BudgetError))
+        object.__setattr__(self, "bucket", whole(self.bucket, f"{what}: bucket", error=BudgetError))
+        if self.labels is not None:
+            instance(self.labels, Labels, f"{what}: labels", error=BudgetError)
 
     @property
     def rules(self) -> dict[str, Rules]:
