@@ -2,7 +2,8 @@
 
 A line `<!-- proves dpjoin.privacy.noise.discrete_laplace sha256:… -->` holds the hash of the definition it
 proves, without docstrings. `--check` prints every definition that has changed since its proof was read, and
-every public function of dpjoin.privacy without a proof. `--update` writes the hashes after a second reading.
+every function or class of dpjoin.privacy, private ones included, that no line names. `--update` writes the hashes
+after a second reading.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def find(body: list[ast.stmt], name: str) -> ast.stmt | None:
     return None
 
 
-def current_hash(name: str, *, source: Path) -> str | None:
-    """First 16 hex digits for a dotted name such as package.module.Class.method; None if it is not there."""
+def definition(name: str, *, source: Path) -> ast.stmt | None:
+    """What a dotted name such as package.module.Class.method stands for; None if it is not there."""
     parts = name.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         path = source.joinpath(*parts[:cut]).with_suffix(".py")
@@ -55,17 +56,32 @@ def current_hash(name: str, *, source: Path) -> str | None:
         if node is None:
             return None
         body = node.body if isinstance(node, ast.ClassDef) else []
-    assert node is not None
+    return node
+
+
+def hash_of(node: ast.stmt) -> str:
+    """First 16 hex digits of a definition's code."""
     return sha256(ast.unparse(without_docstrings(node)).encode()).hexdigest()[:16]
 
 
-def public_functions(package: Path, *, source: Path) -> Iterator[str]:
-    """Dotted names of the public module-level functions of a package's modules."""
+def current_hash(name: str, *, source: Path) -> str | None:
+    """The hash of a dotted name; None if it is not there."""
+    node = definition(name, source=source)
+    return None if node is None else hash_of(node)
+
+
+def definitions(package: Path, *, source: Path) -> Iterator[str]:
+    """Dotted names of all functions and methods of a package's modules, and of classes without methods."""
     for path in sorted(package.glob("*.py")):
         module = ".".join(path.relative_to(source).with_suffix("").parts)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.FunctionDef):
                 yield f"{module}.{node.name}"
+            elif isinstance(node, ast.ClassDef):
+                methods = [m.name for m in node.body if isinstance(m, ast.FunctionDef)]
+                yield from (f"{module}.{node.name}.{m}" for m in methods)
+                if not methods:
+                    yield f"{module}.{node.name}"
 
 
 def problems(proofs: Path, *, source: Path) -> list[str]:
@@ -78,8 +94,9 @@ def problems(proofs: Path, *, source: Path) -> list[str]:
             found.append(f"{name}: proved, but not in the code")
         elif new != old:
             found.append(f"{name}: changed since its proof was read ({old or 'no hash'} -> {new})")
-    for name in public_functions(proofs.parent, source=source):
-        if name not in recorded:
+    for name in definitions(proofs.parent, source=source):
+        # Whatever a proof rests on is hashed: all of ring 1, by itself or with its class.
+        if name not in recorded and name.rpartition(".")[0] not in recorded:
             found.append(f"{name}: no section in {proofs.name}")
     return found
 

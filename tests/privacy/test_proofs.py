@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PRIVACY = ROOT / "src" / "dpjoin" / "privacy"
 TOOL = ROOT / "tools" / "proofs.py"
 CODE = '''
 LIMIT = 3
@@ -29,12 +32,20 @@ class Box:
 
 def _hidden() -> None:
     pass
+
+
+class Pair:
+    """Two numbers."""
+
+    left: int
 '''
 PROOFS = """# Proofs
 <!-- proves dpjoin.privacy.sample.double sha256: -->
 <!-- proves dpjoin.privacy.sample.Box sha256: -->
 <!-- proves dpjoin.privacy.sample.Box.open sha256: -->
 <!-- proves dpjoin.privacy.sample.LIMIT sha256: -->
+<!-- proves dpjoin.privacy.sample._hidden sha256: -->
+<!-- proves dpjoin.privacy.sample.Pair sha256: -->
 """
 
 
@@ -98,11 +109,29 @@ def test_changed_code_is_named(project: Path, old: str, new: str, names: list[st
 
 
 def test_missing_sections_are_named(project: Path) -> None:
-    """A public function without a section fails; a private one needs none."""
-    change(project, "def _hidden", "def shown")
+    """A function without a line fails, private ones and methods too."""
+    change(project, "def _hidden", "def _other")
     result = run("--check", project)
     assert result.returncode == 1
-    assert "dpjoin.privacy.sample.shown: no section in PROOFS.md" in result.stdout
+    assert "dpjoin.privacy.sample._other: no section in PROOFS.md" in result.stdout
+
+
+def test_every_definition_of_ring_1_is_hashed() -> None:
+    """Broken in any way, each hashed definition is named by the check: the hash covers all of its code."""
+    tool = runpy.run_path(str(TOOL))
+    source = ROOT / "src"
+    recorded = {m["name"]: m["hash"] for m in tool["PROVES"].finditer((PRIVACY / "PROOFS.md").read_text())}
+    assert {n for n in recorded if tool["current_hash"](n, source=source) != recorded[n]} == set()
+    assert len(recorded) > 300
+    for name in recorded:
+        node = tool["definition"](name, source=source)
+        before = tool["hash_of"](node)
+        broken = ast.parse(ast.unparse(node)).body[0]
+        if isinstance(broken, ast.FunctionDef | ast.ClassDef):
+            broken.body = [*broken.body, ast.parse("x = 0").body[0]]
+        else:
+            broken = ast.parse("x = 0").body[0]
+        assert tool["hash_of"](broken) != before, name
 
 
 def test_update_does_not_invent_a_missing_section(project: Path) -> None:
