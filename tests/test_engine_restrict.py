@@ -221,7 +221,7 @@ def test_values_of_every_type(count: int, column: pa.Array, expected: dict[objec
         labels = Labels("one", ("k",), {(value,): 2, ("other",): 2, (0.3,): 1})
         assert engine.restricted({"r": {labels: 2}}).exact_join_size() == times**count
         assert engine.exact_degrees({"r": {labels: 0}}, ()).exact_counts.sum() == sum(expected.values()) - times
-    strange = {(v,): 1 for v in (*ABSENT, True, None, "\ud800", b"a", float("nan"), 2**2000, datetime.max, -(10**9))}
+    strange = {(v,): 1 for v in (*ABSENT, True, None, float("nan"), 2**2000, datetime.max, -(10**9))}
     assert engine.restricted({"r": {Labels("strange", ("k",), strange): 2}}).exact_join_size() == 0
 
 

@@ -43,6 +43,8 @@ class Labels:
             key = tuple(join_value(v, f"{what}: a value") for v in instance(value, tuple, f"{what}: a value"))
             if len(key) != len(self.attributes):
                 raise SpecError(f"{what}: a value must have {len(self.attributes)} parts, one for each attribute")
+            if None in key:
+                continue  # a missing value joins nothing, so no row has it
             if key in buckets:
                 raise SpecError(f"{what}: a value must have one bucket; some are the same to the engine")
             buckets[key] = whole(bucket, f"{what}: a bucket")
