@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from dpjoin.algorithms.progress import Progress, silent
+from dpjoin.canonical import instance
 from dpjoin.errors import JoinedTableWarning, PublicSourceWarning, SpecError, UnjoinedTableWarning, suggest
 from dpjoin.methods import chosen_method
 from dpjoin.planning import check_feasible
@@ -18,7 +19,7 @@ from dpjoin.released import Release
 from dpjoin.schema import Schema
 from dpjoin.spec import METHODS, PROFILES, check_choice
 from dpjoin.trap import joined_table_warning, public_source_warning, unjoined_table_warning
-from dpjoin.workload import Workload
+from dpjoin.workload import Kronecker, Products, Workload
 
 
 def release(
@@ -49,6 +50,8 @@ def release(
             raise SpecError(f"{what} must be a dj.{kind.__name__}, not a {type(given).__name__}")
     if not isinstance(tables, Mapping):
         raise SpecError(f"tables must map each table's name to its rows, not be a {type(tables).__name__}")
+    for group in workload.groups:
+        instance(group, (Kronecker, Products), "a group of the workload")
     if workload.schema != schema:
         raise SpecError("the workload must be built from the schema it is released with")
     for name in tables:

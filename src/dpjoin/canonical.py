@@ -40,7 +40,7 @@ def whole(value: object, what: str, *, least: int | None = None, error: Error = 
     number = int(value)  # type: ignore[call-overload]
     if least is not None and number < least:
         raise error(f"{what} ({shown(number)}) must be at least {least}")
-    return int(number)
+    return number
 
 
 def fraction(value: object, what: str, *, negative: bool = False, error: Error = SpecError) -> Fraction:

@@ -57,12 +57,12 @@ class Factor:
     """Rows of int64 one after the other: many numbers that compare and hash as quickly as one."""
 
     def __post_init__(self) -> None:
-        if text(self.kind, "a factor's kind") not in KINDS:
+        object.__setattr__(self, "kind", text(self.kind, "a factor's kind"))
+        if self.kind not in KINDS:
             raise SpecError(f"factor ({self.kind!r}) must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
         row = tuple(
             weight if type(weight) is int else whole(weight, "weight of a factor") for weight in items(self.row, "row")
         )
-        object.__setattr__(self, "kind", text(self.kind, "a factor's kind"))
         object.__setattr__(self, "row", row)
         object.__setattr__(self, "unit", fraction(self.unit, "a factor's unit"))
         instance(self.packed, bytes, "rows of a factor")
@@ -116,16 +116,12 @@ class Kronecker:
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", text(self.name, "a group's name"))
-        what = f"group {self.name!r}"
-        object.__setattr__(self, "scope", names(self.scope, f"{what}: scope"))
+        what = _make_canonical(self)
         factors = tuple(instance(f, Factor, f"{what}: a factor") for f in items(self.factors, f"{what}: factors"))
         object.__setattr__(self, "factors", factors)
-        shape = tuple(whole(n, f"{what}: shape", least=1) for n in items(self.shape, f"{what}: shape"))
-        object.__setattr__(self, "shape", shape)
-        if not len(self.scope) == len(set(self.scope)) == len(factors) == len(shape):
-            raise SpecError(f"{what} must have one factor and one size for each attribute of its scope")
-        for attribute, factor, size in zip(self.scope, factors, shape, strict=True):
+        if len(self.scope) != len(factors):
+            raise SpecError(f"{what} must have one factor for each attribute of its scope")
+        for attribute, factor, size in zip(self.scope, factors, self.shape, strict=True):
             if factor.kind == "weights" and len(factor.row) != size:
                 raise SpecError(
                     f"weights for {attribute!r} must have {size} numbers, one per value; got {len(factor.row)}"
@@ -261,11 +257,7 @@ class Products:
     is_marginal = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", text(self.name, "a group's name"))
-        what = f"products {self.name!r}"
-        object.__setattr__(self, "scope", names(self.scope, f"{what}: scope"))
-        shape = tuple(whole(n, f"{what}: shape", least=1) for n in items(self.shape, f"{what}: shape"))
-        object.__setattr__(self, "shape", shape)
+        what = _make_canonical(self)
         object.__setattr__(self, "unit", fraction(self.unit, f"{what}: unit"))
         pairs = [items(part, f"{what}: a part") for part in items(self.parts, f"{what}: parts")]
         if not pairs or any(len(pair) != 2 for pair in pairs):
@@ -285,9 +277,9 @@ class Products:
                     f"products {self.name!r}: weight ({largest}) must lie between -2^{WEIGHT_BITS} and "
                     f"2^{WEIGHT_BITS}; scale the query and multiply its answer"
                 )
-        sizes = dict(zip(self.scope, shape, strict=False))
-        if len(sizes) != len(shape) or tuple(a for scope, _ in parts for a in scope) != self.scope:
-            raise SpecError(f"{what}: scope and shape must be those of the parts, one after the other")
+        sizes = dict(zip(self.scope, self.shape, strict=True))
+        if tuple(a for scope, _ in parts for a in scope) != self.scope:
+            raise SpecError(f"{what}: scope must be that of the parts, one after the other")
         if any(weights.shape[1] != math.prod(sizes[a] for a in scope) for scope, weights in parts):
             raise SpecError(f"{what}: every part must have one column per cell")
         object.__setattr__(self, "parts", parts)
@@ -332,6 +324,18 @@ class Products:
 
 
 Group = Kronecker | Products
+
+
+def _make_canonical(group: Group) -> str:
+    """Convert a new group's name, scope and shape; how messages call it."""
+    object.__setattr__(group, "name", text(group.name, "a group's name"))
+    what = f"group {group.name!r}"
+    object.__setattr__(group, "scope", names(group.scope, f"{what}: scope"))
+    shape = tuple(whole(n, f"{what}: shape", least=1) for n in items(group.shape, f"{what}: shape"))
+    object.__setattr__(group, "shape", shape)
+    if not len(group.scope) == len(set(group.scope)) == len(shape):
+        raise SpecError(f"{what} must name each attribute of its scope once, each with one size")
+    return what
 
 
 def check_fits(schema: Schema, group: Group) -> None:

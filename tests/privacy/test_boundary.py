@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -279,6 +280,28 @@ def test_a_folder_that_states_less_than_its_ledger_is_refused(profile: str, tmp_
     file.write_text(json.dumps(manifest))
     with pytest.raises(dj.ReleaseError, match=r"the ledger must add up to at most epsilon 0\.1"):
         dj.load(folder)
+
+
+@pytest.mark.known_bad
+@pytest.mark.parametrize(
+    "lie", ["a block that is too cheap", "rounds without a block", "rounds dearer than their block"]
+)
+def test_a_paper_ledger_whose_rounds_are_not_paid_is_refused(lie: str) -> None:
+    """Rounds are free only inside a block that costs what they do together."""
+    ledger = small_release(method="two_table", profile="paper").ledger
+    ledger.check_within(BUDGET)
+    events = list(ledger.events)
+    at = next(i for i, e in enumerate(events) if e.mechanism == "advanced composition")
+    if lie == "a block that is too cheap":
+        count = int(events[at].parameters["count"])
+        events[at] = replace(events[at], parameters={**events[at].parameters, "count": 100 * count})
+    elif lie == "rounds without a block":
+        del events[at]
+    else:
+        last = events[-1]
+        events[-1] = replace(last, cost=Pure(2 * last.cost.epsilon))
+    with pytest.raises(dj.BudgetError, match="the ledger must add up to at most"):
+        replace(ledger, events=tuple(events)).check_within(BUDGET)
 
 
 # What proofs rest on -------------------------------------------------------------------------------------------------

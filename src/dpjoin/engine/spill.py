@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 try:
@@ -30,8 +31,9 @@ def spill_folder() -> str:
     made = Path(tempfile.mkdtemp(prefix="dpjoin-new-"))
     if fcntl is not None:
         lock = os.open(made / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _held.append(lock)
+        with suppress(OSError):  # some file systems have no locks: there nobody else gets one either
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     folder = made.with_name(PREFIX + made.name.removeprefix("dpjoin-new-"))
     os.rename(made, folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

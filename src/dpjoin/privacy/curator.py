@@ -116,7 +116,10 @@ class Curator:
 
     def __init__(self, engine: Engine, split: Split) -> None:
         """Proof: P-74."""
-        self._begin(engine, accountant_of(instance(split, Split, "what a Curator may spend", error=BudgetError)))
+        # A copy is checked again, and works out its amounts itself.
+        self._begin(
+            engine, accountant_of(replace(instance(split, Split, "what a Curator may spend", error=BudgetError)))
+        )
 
     def _begin(self, engine: Engine, accountant: Accountant) -> None:
         """Nothing asked, nothing spent."""
@@ -527,8 +530,7 @@ class Curator:
         self._require_whole("sub-instances are taken")
         stage, by_table = text(stage, "a stage", error=BudgetError), flag(by_table, "by_table", error=BudgetError)
         parts = self._parts(parts)
-        kind = type(self._accountant)
-        allowed = Approximate if issubclass(kind, PaperAccountant) else Concentrated
+        allowed = Approximate if isinstance(self._accountant, PaperAccountant) else Concentrated
         costs = [_of_kind(cost, allowed) for cost in items(costs, "costs", error=BudgetError)]
         if len(costs) != len(parts):
             raise BudgetError(f"costs ({len(costs)}) must be as many as sub-instances ({len(parts)})")
@@ -803,8 +805,8 @@ class Curator:
         """
         cost = _of_kind(cost, Pure, Concentrated)
         groups = tuple(map(self._group, items(groups, "groups", error=BudgetError)))
-        if not isinstance(model, Lagging):
-            model = [whole_numbers(m, "the model's answers", error=BudgetError) for m in items(model, "a model")]
+        if type(model) is not Lagging:
+            model = [whole_numbers(m, "answers", error=BudgetError) for m in items(model, "a model", error=BudgetError)]
             if [m.shape for m in model] != [(len(group),) for group in groups]:
                 raise BudgetError("a model must have one answer for each query of each group")
         self._require_minted(bound)
@@ -961,8 +963,12 @@ class Curator:
 
     def _group(self, group: object) -> Group:
         """A group of queries that fits the schema."""
+        if (seen := self._memo.get(id(group))) is not None and seen[0] is group:
+            return seen[0]
         known: Group = instance(group, (Kronecker, Products), "a group", error=BudgetError)
         check_fits(self.schema, known)
+        if isinstance(known, Kronecker) and any(abs(w) >= 2**63 for f in known.factors for w in f.row):
+            raise BudgetError(f"group {known.name!r} must have weights below 2^63; give it a larger unit")
         return known
 
     def _require_minted(self, bound: Bound) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import frozen
+from dpjoin.canonical import frozen, instance, items, real, whole, whole_numbers
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.whole import Numbers, narrow
@@ -32,6 +32,21 @@ class Lagging:
     drift: tuple[int, ...]
     """For each group, by how many units an answer can have moved since."""
     _last: dict[tuple[int, int], float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        # Whoever watches a table or a drift being read sees which candidates were tried: only plain arrays and numbers.
+        instance(self.answers, tuple, "answers that lag behind", error=BudgetError)
+        for answers in self.answers:
+            instance(answers, np.ndarray, "answers that lag behind", error=BudgetError)
+            whole_numbers(answers, "answers that lag behind", error=BudgetError)
+        tables = items(self.tables, "tables of today", error=BudgetError)
+        for table in tables:
+            if type(table) is not np.ndarray or table.dtype.kind != "f":
+                raise BudgetError("tables of today must be arrays of floats")
+        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "scale", real(self.scale, "the scale of today's tables", error=BudgetError))
+        drift = items(self.drift, "drift", error=BudgetError)
+        object.__setattr__(self, "drift", tuple(whole(d, "drift", least=0, error=BudgetError) for d in drift))
 
     def today(self, groups: Sequence[Group], group: int, query: int) -> float:
         """One answer of today's table, in units. The last one is kept, since the chosen query is looked at again; no

@@ -7,6 +7,7 @@ row can pay at most.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -14,12 +15,14 @@ from typing import Any
 
 from dpjoin.canonical import instance
 from dpjoin.errors import BudgetError
+from dpjoin.privacy.accountant import advanced_composition_epsilon
 from dpjoin.privacy.budget import (
     GAUSSIAN,
     OPTION_SHARE,
     ZERO_CONCENTRATED,
     Approximate,
     Budget,
+    Composition,
     Concentrated,
     Cost,
     PaperAccountant,
@@ -83,26 +86,37 @@ class Ledger:
         epsilon = max(self.epsilon, self.exchanged or Fraction(0))
         enough = epsilon <= whole.epsilon and self.delta <= whole.delta
         if self.composition == PaperAccountant.name:
-            pure = [e.cost for e in self.events if isinstance(e.cost, Pure)]
-            enough = enough and not self.rho and len(pure) <= sum(map(_rounds, self.events))
+            enough = enough and not self.rho and self._rounds_are_paid()
         else:
             known = {c.name: c for c in (ZERO_CONCENTRATED, GAUSSIAN)}
             composition = known.get(self.composition)
-            if composition is None or any(
-                not isinstance(e.cost, Concentrated) or (e.cost.rho and not composition.covers(e.mechanism))
-                for e in self.events
-            ):
+            if composition is None or not all(_is_covered(e, composition) for e in self.events):
                 raise BudgetError(f"composition ({self.composition!r}) must be one that is proved for every event")
-            if self.rho:
-                conversion = self.conversion_delta(whole.delta)
-                left = whole.epsilon - epsilon
-                enough = enough and left > 0 and conversion > 0
-                enough = enough and self.rho <= composition.largest_rho(epsilon=left, delta=conversion)
+            if enough and self.rho:
+                try:
+                    left, conversion = whole.epsilon - epsilon, self.conversion_delta(whole.delta)
+                    enough = self.rho <= composition.largest_rho(epsilon=left, delta=conversion)
+                except ValueError:  # what is left buys nothing
+                    enough = False
         if not enough:
             raise BudgetError(
                 f"the ledger must add up to at most epsilon {budget.epsilon:g} and delta {budget.delta:g}; it holds "
                 f"rho {float(self.rho):.3g}, epsilon {float(self.epsilon):.3g}, delta {float(self.delta):.3g}"
             )
+
+    def _rounds_are_paid(self) -> bool:
+        """Whether every round is one of a block of its own part, and every block costs what its rounds do."""
+        left: Counter[tuple[str | None, Fraction]] = Counter()
+        for event in self.events:
+            if event.mechanism == "advanced composition":
+                count, each = int(event.parameters["count"]), Fraction(event.parameters["epsilon_each"])
+                needed = advanced_composition_epsilon(count=count, epsilon_each=each, delta=event.cost.delta)
+                if needed > event.cost.epsilon:
+                    return False
+                left[event.part, each] += count
+            elif isinstance(event.cost, Pure):
+                left[event.part, event.cost.epsilon] -= 1
+        return min(left.values(), default=0) >= 0
 
     @property
     def rho(self) -> Fraction:
@@ -168,9 +182,12 @@ class Ledger:
         return cls(data["composition"], tuple(_events(data["events"])), parts, options, taken)
 
 
-def _rounds(event: Event) -> int:
-    """How many rounds an event paid for."""
-    return int(event.parameters["count"]) if event.mechanism == "advanced composition" else 0
+def _is_covered(event: Event, composition: Composition) -> bool:
+    """Whether costs of the event may be added up so: Laplace noise by epsilon, what the composition covers by rho."""
+    if not isinstance(event.cost, Concentrated):
+        return False
+    laplace = event.mechanism == "discrete Laplace"
+    return (laplace or not event.cost.epsilon) and (composition.covers(event.mechanism) or not event.cost.rho)
 
 
 def _cost_to_json(cost: Cost) -> dict[str, str]:
