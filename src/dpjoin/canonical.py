@@ -37,7 +37,7 @@ def whole(value: object, what: str, *, least: int | None = None, error: Error = 
     """
     if type(value) not in INTEGERS:
         raise error(f"{what} ({shown(value)}) must be a whole number")
-    number = int(value)  # type: ignore[call-overload]
+    number: int = int(value)  # type: ignore[call-overload]
     if least is not None and number < least:
         raise error(f"{what} ({shown(number)}) must be at least {least}")
     return number

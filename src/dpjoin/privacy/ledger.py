@@ -108,7 +108,7 @@ class Ledger:
         """Whether every round is one of a block of its own part, and every block costs what its rounds do."""
         left: Counter[tuple[str | None, Fraction]] = Counter()
         for event in self.events:
-            if event.mechanism == "advanced composition":
+            if event.mechanism == "advanced composition" and isinstance(event.cost, Approximate):
                 count, each = int(event.parameters["count"]), Fraction(event.parameters["epsilon_each"])
                 needed = advanced_composition_epsilon(count=count, epsilon_each=each, delta=event.cost.delta)
                 if needed > event.cost.epsilon:
