@@ -12,7 +12,7 @@ import numpy as np
 
 import dpjoin as dj
 from baselines import Answers, one_gaussian_each, per_table_then_join, uniform
-from dpjoin.schema import DegreeBound
+from dpjoin.spec.schema import DegreeBound
 from queries import KEY, TWO_TABLE, Query, load
 from report import command, markdown_table, number, versions, write
 

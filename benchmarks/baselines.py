@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dpjoin as dj
-from dpjoin.algorithms.shares import tight_shares
+from dpjoin.measure.shares import tight_shares
 from dpjoin.privacy import noise
-from dpjoin.privacy.accountant import largest_rho
+from dpjoin.privacy.conversion import largest_rho
 from queries import Query
 
 Answers = list[np.ndarray]

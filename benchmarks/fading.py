@@ -13,9 +13,9 @@ import sys
 import numpy as np
 
 import queries
-from dpjoin.algorithms.capped import rows_left
-from dpjoin.algorithms.fading import LARGEST, PRICES, weights
 from dpjoin.engine.interface import Fade
+from dpjoin.methods.capped import rows_left
+from dpjoin.methods.fading import LARGEST, PRICES, weights
 from dpjoin.privacy.fading import most_of_value, moves_of_row
 from report import command, markdown_table, versions, write
 

@@ -19,11 +19,11 @@ from unittest.mock import patch
 import numpy as np
 
 import dpjoin as dj
-from dpjoin.algorithms import uniformize as algorithm
-from dpjoin.algorithms.as_one import varying_products
-from dpjoin.algorithms.levels import Level, best_runs
-from dpjoin.algorithms.rounds import MAX_ROUNDS, ROUND_FACTOR, SELECT_SHARE, prospect
-from dpjoin.algorithms.shares import partition_shares, tight_shares
+from dpjoin.measure.join import varying_products
+from dpjoin.measure.product_queries import MAX_ROUNDS, ROUND_FACTOR, SELECT_SHARE, prospect
+from dpjoin.measure.shares import partition_shares, tight_shares
+from dpjoin.methods.levels import Level, best_runs
+from dpjoin.paper import alg4_uniformize as algorithm
 from uniformize import BUDGET, QUERIES, SIZE, Tables, errors, product_queries, schema_of, skewed, tables_of, update
 
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"

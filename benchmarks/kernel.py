@@ -65,11 +65,11 @@ def rounds_on(schema: Any, workload: Any, data: dict[str, np.ndarray]) -> Any:
     import pyarrow as pa
 
     import dpjoin as dj
-    from dpjoin.algorithms.as_one import domain_of
-    from dpjoin.algorithms.pmw import Rounds, paper_rounds
     from dpjoin.engine.duck import DuckEngine
+    from dpjoin.measure.join import domain_of
     from dpjoin.model.dense import Iterate
-    from dpjoin.privacy.budget import Approximate, Pure, Split
+    from dpjoin.paper.alg2_pmw import Rounds, paper_rounds
+    from dpjoin.privacy.accounting import Approximate, Pure, Split
     from dpjoin.privacy.curator import Curator
 
     engine = DuckEngine(schema, {"t": pa.table(data)}, attributes=workload.attributes)
@@ -89,8 +89,8 @@ def rounds_on(schema: Any, workload: Any, data: dict[str, np.ndarray]) -> Any:
 def dense(attributes: int, turns: int) -> dict[str, Any]:
     """Rounds with all 2-way marginals: queries are chosen and measured, and every pair is updated in turn."""
     import dpjoin as dj
-    from dpjoin.algorithms.pmw import Learned
     from dpjoin.model.threads import one_blas_thread
+    from dpjoin.paper.alg2_pmw import Learned
 
     data = make_rows(attributes)
     schema = dj.Schema(

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import dpjoin as dj
 import gauge_speed
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.privacy.public_bounds import subsets
+from dpjoin.privacy.degree_bounds import subsets
 from report import markdown_table, number, peak_mb
 
 SHAPES = {"star": {"r": "k", "s": "k", "t": "k"}, "path": {"r": "x", "s": "xy", "t": "y"}}

@@ -106,7 +106,7 @@ def draw_methods(rows: Rows) -> None:
 
 
 CALIBRATED = "moved"
-"""The measured error that has the unit of the predictions in `algorithms/parts.py`."""
+"""The measured error that has the unit of the predictions in `methods/parts.py`."""
 
 
 def calibration(rows: Rows) -> list[tuple[str, float, float]]:

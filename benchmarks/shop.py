@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 import dpjoin as dj
-from dpjoin.spec import Spec
+from dpjoin.spec.toml import Spec
 from report import command, markdown_table, versions, write
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "three-tables.md"

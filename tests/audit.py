@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dpjoin.algorithms.progress import silent
+from dpjoin.auto.registry import spendable
 from dpjoin.engine.interface import ExactDegrees, Value
-from dpjoin.methods import spendable
+from dpjoin.measure.progress import silent
 from dpjoin.model.factored import FactoredModel
-from dpjoin.privacy.budget import Approximate, Budget, Concentrated, PaperAccountant, Pure
+from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, PaperAccountant, Pure
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger
+from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.truncated import gaussian_delta, laplace_delta
-from dpjoin.privacy.whole import Numbers
 
 
 @dataclass

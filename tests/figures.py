@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.spec.schema import Attribute, Schema, Table
 
 Tables = dict[str, list[dict[str, Any]]]
 

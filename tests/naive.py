@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpjoin.model.terms import Domain, FloatArray
-from dpjoin.workload import Group, Kronecker
+from dpjoin.spec.workload import Group, Kronecker
 
 
 def cell_weights(domain: Domain, group: Group, index: int) -> FloatArray:

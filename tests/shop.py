@@ -75,7 +75,7 @@ def make_shop(folder: Path, *, spec: str = SPEC, first: pa.Table | None = None, 
 
 def run(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the command line, run in this process."""
-    from dpjoin.cli import main
+    from dpjoin.cli.commands import main
 
     capsys.readouterr()
     try:

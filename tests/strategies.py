@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.workload import CELLS, PREFIXES, RANGES, Group, Workload, amounts, kronecker, product_group, where
+from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.spec.workload import CELLS, PREFIXES, RANGES, Group, Workload, amounts, kronecker, product_group, where
 
 Rows = list[dict[str, object]]
 Tables = dict[str, Rows]

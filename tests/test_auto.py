@@ -12,10 +12,17 @@ import pytest
 
 import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
-from dpjoin.algorithms import auto
-from dpjoin.algorithms.auto import auto_shares, auto_tight
-from dpjoin.algorithms.forecast import hybrid_error
-from dpjoin.algorithms.meetings import (
+from dpjoin.auto import choose as auto
+from dpjoin.auto.choose import auto_shares, auto_tight
+from dpjoin.auto.forecast import hybrid_error
+from dpjoin.auto.registry import chosen_method
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.measure.progress import silent
+from dpjoin.measure.ranks import aligned_size, degree_sequence
+from dpjoin.measure.totals import NoisyTotal
+from dpjoin.methods.as_one import as_one_name
+from dpjoin.methods.correlation import (
     DEGREES_KNOWN,
     Degrees,
     Meeting,
@@ -28,18 +35,11 @@ from dpjoin.algorithms.meetings import (
     meetings_of,
     per_table_error,
 )
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.ranks import aligned_size, degree_sequence
-from dpjoin.algorithms.totals import NoisyTotal
-from dpjoin.algorithms.two_table import as_one_name
-from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.duck import DuckEngine
-from dpjoin.methods import chosen_method
-from dpjoin.privacy.budget import Budget
+from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import Question
-from dpjoin.privacy.public_bounds import bound_is_public
-from dpjoin.schema import DegreeBound
+from dpjoin.privacy.degree_bounds import bound_is_public
+from dpjoin.privacy.parts import Question
+from dpjoin.spec.schema import DegreeBound
 from test_capped import ranks_of
 from test_uniformize import changed, schema_of, skewed_rows
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.asking import ask
 from dpjoin.model.ratio import average_half_widths, averages
 from dpjoin.model.union import Union
-from dpjoin.sql import read_query
-from dpjoin.workload import Average
+from dpjoin.released.query import ask
+from dpjoin.spec.sql import read_query
+from dpjoin.spec.workload import Average
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 GROUPS, VALUES = 8, 20

@@ -15,7 +15,7 @@ import pytest
 
 import dpjoin
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.schema import DegreeBound
+from dpjoin.spec.schema import DegreeBound
 from shop import SPEC, journal_lines, make_shop, offers, run, visits
 
 BIG = "\n".join(

@@ -17,8 +17,15 @@ from hypothesis import strategies as st
 
 import dpjoin as dj
 from audit import audited, tight_run
-from dpjoin.algorithms import capped
-from dpjoin.algorithms.capped import (
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.interface import Engine, Fade
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.measure.ranks import EDGES, degree_sequence, falling_fits, looked_beyond, rows_beyond
+from dpjoin.measure.totals import NoisyTotal
+from dpjoin.methods import capped
+from dpjoin.methods.as_one import Outcome
+from dpjoin.methods.capped import (
     best_level,
     candidate_caps,
     cap_attributes,
@@ -31,21 +38,14 @@ from dpjoin.algorithms.capped import (
     most_by_rows,
     public_bound_of,
 )
-from dpjoin.algorithms.ranks import EDGES, degree_sequence, falling_fits, looked_beyond, rows_beyond
-from dpjoin.algorithms.totals import NoisyTotal
-from dpjoin.algorithms.two_table import Outcome
-from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.interface import Engine, Fade
-from dpjoin.errors import BudgetError, SpecError
 from dpjoin.model.fit import table_of
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, Split
+from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import NoisyRanks, Question, rows_by_rank
-from dpjoin.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.privacy.parts import NoisyRanks, Question, rows_by_rank
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from test_engine_oracle import arrow_tables
 from test_uniformize import SHAPES as COMMON
 from test_uniformize import Rows, changed, skewed_rows

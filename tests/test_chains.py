@@ -10,16 +10,16 @@ import pytest
 
 import dpjoin as dj
 from audit import Tape
-from dpjoin.algorithms import alone
-from dpjoin.algorithms.alone import links_of
-from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
-from dpjoin.algorithms.progress import silent
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
+from dpjoin.measure.progress import silent
+from dpjoin.methods import table_models as alone
+from dpjoin.methods.per_table import per_table_shares, per_table_tight
+from dpjoin.methods.table_models import links_of
 from dpjoin.model.joined import Joined
 from dpjoin.model.terms import Terms
 from dpjoin.privacy.curator import Curator
-from dpjoin.workload import Workload
+from dpjoin.spec.workload import Workload
 from test_hybrid import DECLARED, GENEROUS, per_table_on, problems, schema_of, told
 
 

@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin
-from dpjoin import asking, methods, screens
+from dpjoin.auto import registry as methods
+from dpjoin.cli import screens
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
 from dpjoin.model.union import Union
+from dpjoin.released import query as asking
 from shop import SPEC, journal_lines, make_shop, run
 
 VERBS = ("init", "plan", "release", "answer", "synthesize", "evaluate", "demo")
@@ -86,7 +88,8 @@ def test_every_help_ends_with_an_example(capsys, verb):
 
 def test_help_does_not_load_what_it_does_not_need():
     """`dpjoin --help` imports neither numpy nor DuckDB, so it is quick."""
-    code = "import sys, dpjoin.cli; print([m for m in ('numpy', 'duckdb', 'pyarrow', 'scipy') if m in sys.modules])"
+    code = "import sys, dpjoin.cli.commands\n"
+    code += "print([m for m in ('numpy', 'duckdb', 'pyarrow', 'scipy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -239,7 +242,7 @@ def test_a_release_that_fails_is_recorded_and_tells_nothing(capsys, tmp_path, mo
 
 def test_a_torn_journal_line_does_not_swallow_the_next(capsys, tmp_path):
     """After a crash in the middle of a line, the next entry starts on its own line."""
-    from dpjoin.journal import journal_of, recorded, spent
+    from dpjoin.cli.journal import journal_of, recorded, spent
 
     spec = make_shop(tmp_path)
     journal_of(spec).write_text('{"what": "beg')
@@ -250,8 +253,8 @@ def test_a_torn_journal_line_does_not_swallow_the_next(capsys, tmp_path):
 
 def test_nothing_is_released_if_the_journal_takes_a_part_of_its_line(tmp_path, monkeypatch):
     """A disk that fills up: what is read later as a torn line must not be a release that ran."""
+    from dpjoin.cli.journal import journal_of, recorded, spent
     from dpjoin.errors import ReleaseError
-    from dpjoin.journal import journal_of, recorded, spent
 
     spec, write = make_shop(tmp_path), os.write
     monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:9]))
@@ -290,7 +293,7 @@ def test_a_copied_spec_does_not_hide_what_was_spent(capsys, tmp_path):
 
 def test_the_journal_names_tables_inside_databases(tmp_path):
     """Two tables of one file are two sources, and public tables are none."""
-    from dpjoin.journal import sources_of
+    from dpjoin.cli.journal import sources_of
 
     schema = dpjoin.Spec.from_toml(make_shop(tmp_path)).schema
     sources = {"visits": (tmp_path / "a.db", "v"), "offers": tmp_path / "deep" / ".." / "b.csv"}
@@ -299,7 +302,7 @@ def test_the_journal_names_tables_inside_databases(tmp_path):
 
 def test_the_journal_names_a_file_without_tables_once(tmp_path):
     """Whatever table was named beside it, now or in older journals: it is one source, as it is for the release."""
-    from dpjoin.journal import recorded, sources_of, spent_beside
+    from dpjoin.cli.journal import recorded, sources_of, spent_beside
 
     spec = make_shop(tmp_path)
     loaded = dpjoin.Spec.from_toml(spec)
@@ -316,10 +319,10 @@ def test_the_journal_names_a_file_without_tables_once(tmp_path):
 
 def test_a_killed_release_counts_as_spent(tmp_path):
     """The journal is on disk before rows are read; a process killed after that leaves no half-written folder."""
-    from dpjoin.journal import journal_of, spent
+    from dpjoin.cli.journal import journal_of, spent
 
     spec = make_shop(tmp_path)
-    command = [sys.executable, "-m", "dpjoin.cli", "release", str(spec), "-o", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "dpjoin.cli.commands", "release", str(spec), "-o", str(tmp_path / "out")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while spent(journal_of(spec)).times == 0 and process.poll() is None:
             time.sleep(0.005)
@@ -605,7 +608,7 @@ def test_evaluate_refuses_another_spec(capsys, shop, tmp_path):
 
 def test_a_closed_pipe_is_not_an_error(shop):
     """`dpjoin answer … | head` ends quietly."""
-    command = f"{sys.executable} -m dpjoin.cli answer {shop[1]} 'SELECT * FROM joined' | head -1"
+    command = f"{sys.executable} -m dpjoin.cli.commands answer {shop[1]} 'SELECT * FROM joined' | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert "Error" not in done.stderr
 

@@ -14,21 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from dpjoin.algorithms import pmw as algorithm
-from dpjoin.algorithms.pmw import pmw, query_weights
-from dpjoin.algorithms.progress import silent
+from dpjoin.auto.plan import layout
+from dpjoin.auto.registry import PAPER_CELLS, chosen_method
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import SpecError
-from dpjoin.methods import PAPER_CELLS, chosen_method
+from dpjoin.measure.progress import silent
 from dpjoin.model import dense, threads
 from dpjoin.model.dense import Growth, Iterate, marginals
 from dpjoin.model.terms import Domain
 from dpjoin.model.threads import side_by_side
-from dpjoin.planning import layout
-from dpjoin.privacy.budget import Approximate
+from dpjoin.paper import alg2_pmw as algorithm
+from dpjoin.paper.alg2_pmw import pmw, query_weights
+from dpjoin.privacy.accounting import Approximate
 from dpjoin.privacy.sensitivity import weight_ranges
-from dpjoin.workload import (
+from dpjoin.spec.workload import (
     CELLS,
     PREFIXES,
     RANGES,

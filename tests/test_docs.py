@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 import dpjoin as dj
-from dpjoin import spec as spec_file
-from dpjoin.algorithms.auto import auto_shares
-from dpjoin.algorithms.capped import RANKS_SHARE, SIZES_SHARE, capped_shares, fades_of, fading_price
-from dpjoin.algorithms.finish import AT_ONCE_SHARE, LAPLACE_SHARE
-from dpjoin.asking import ask
-from dpjoin.methods import as_one_shares, common_key_shares, spendable
-from dpjoin.planning import plan
+from dpjoin.auto.choose import auto_shares
+from dpjoin.auto.plan import plan
+from dpjoin.auto.registry import as_one_shares, common_key_shares, spendable
+from dpjoin.methods.capped import RANKS_SHARE, SIZES_SHARE, capped_shares, fades_of, fading_price
+from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE
 from dpjoin.privacy.fading import faded_bound
-from dpjoin.spec import Spec
+from dpjoin.released.query import ask
+from dpjoin.spec import toml as spec_file
+from dpjoin.spec.toml import Spec
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_every_link_leads_somewhere() -> None:
 def test_every_verb_has_help_with_an_example(verb: str) -> None:
     """`dpjoin VERB --help` ends with an example of that verb, and the README mentions it."""
     done = subprocess.run(
-        [sys.executable, "-c", "from dpjoin.cli import main; main()", verb, "--help"],
+        [sys.executable, "-c", "from dpjoin.cli.commands import main; main()", verb, "--help"],
         capture_output=True,
         text=True,
         check=False,

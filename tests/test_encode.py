@@ -11,7 +11,7 @@ import pytest
 
 from dpjoin.engine.encode import Column, bare_code, code, field, identifier, join_value, kept, literal
 from dpjoin.engine.sources import connect
-from dpjoin.schema import Attribute
+from dpjoin.spec.schema import Attribute
 
 BIG = 2**63 - 1
 INTS = [0, 1, -1, 2, 3, 5, 7, BIG, -BIG - 1, BIG - 1, 2**31 - 1, -(2**31), 2**53, 2**53 + 1, 2**53 + 3, 2**53 + 4, None]

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine import contract, duck, keys
+from dpjoin.engine import duck
+from dpjoin.engine import join_keys as keys
+from dpjoin.engine import key_sums as contract
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import LISTED, Engine, Labels, Rules, Value
 from dpjoin.errors import SpecError
-from dpjoin.schema import Attribute, DegreeBound, Schema, Table
-from dpjoin.workload import CELLS, Workload, kronecker
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.workload import CELLS, Workload, kronecker
 from strategies import SHAPES, Tables, random_instance, random_many, random_workload
 from test_engine_oracle import arrow_tables
 from test_engine_restrict import ABSENT, filtered, joins_of, random_labels, random_rules, some_of

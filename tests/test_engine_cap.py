@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine import cap
+from dpjoin.engine import caps as cap
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
-from dpjoin.schema import Attribute, DegreeBound, Schema, Table
-from dpjoin.workload import CELLS, Workload, kronecker
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.workload import CELLS, Workload, kronecker
 from strategies import SHAPES, random_instance, random_many
 from test_engine_oracle import arrow_tables
 

@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine import contract, duck, sumproduct
+from dpjoin.engine import duck, sumproduct
+from dpjoin.engine import key_sums as contract
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.sumproduct import Counts, Memo
 from dpjoin.errors import SpecError
-from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.workload import Workload, kronecker, product_group
+from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.spec.workload import Workload, kronecker, product_group
 from strategies import SHAPES, random_many
 from test_engine_oracle import arrow_tables, assert_equal
 

@@ -18,13 +18,14 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from dpjoin.engine import contract, duck
+from dpjoin.engine import duck
+from dpjoin.engine import key_sums as contract
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.contract import Block, Rows
 from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.key_sums import Block, Rows
 from dpjoin.errors import SpecError
-from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.workload import Factor, Workload, kronecker
+from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.spec.workload import Factor, Workload, kronecker
 from strategies import Tables, random_instance
 
 pytestmark = pytest.mark.oracle

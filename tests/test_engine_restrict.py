@@ -15,13 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine import contract, duck, keys, sumproduct
+from dpjoin.engine import duck, sumproduct
+from dpjoin.engine import join_keys as keys
+from dpjoin.engine import key_sums as contract
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine, ExactDegrees, Labels, Rules
 from dpjoin.errors import SpecError
-from dpjoin.schema import Attribute, DegreeBound, Schema, Table
-from dpjoin.workload import Workload
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.workload import Workload
 from strategies import SHAPES, Tables, random_instance, random_many
 from test_engine_oracle import arrow_tables
 

@@ -20,8 +20,8 @@ from dpjoin.model.ratio import average_half_widths, averages
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.triangulate import tree_of
-from dpjoin.sql import parse_measures
-from dpjoin.workload import CELLS, PREFIXES, RANGES, Average, Factor, Group, Kronecker, product_group
+from dpjoin.spec.sql import parse_measures
+from dpjoin.spec.workload import CELLS, PREFIXES, RANGES, Average, Factor, Group, Kronecker, product_group
 
 Cliques = tuple[tuple[str, ...], ...]
 

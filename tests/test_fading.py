@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 import dpjoin as dj
 from audit import replay_violations
-from dpjoin.algorithms import capped, fading
-from dpjoin.algorithms.capped import cap_attributes
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Fade
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.privacy.budget import Approximate, Budget, Concentrated, Pure, Split
+from dpjoin.methods import capped, fading
+from dpjoin.methods.capped import cap_attributes
+from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.fading import faded_bound, most_of_value, moves_of_row
-from dpjoin.schema import DegreeBound, Schema
-from dpjoin.workload import CELLS, Factor, Group, kronecker
+from dpjoin.spec.schema import DegreeBound, Schema
+from dpjoin.spec.workload import CELLS, Factor, Group, kronecker
 from test_capped import ANY, schema_of
 from test_engine_oracle import arrow_tables
 from test_uniformize import Rows, changed, skewed_rows

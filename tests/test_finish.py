@@ -13,21 +13,22 @@ import pytest
 
 import dpjoin as dj
 from audit import DELTA_LEFT, Tape, attach, audited, ledger_violations, tight_run
-from dpjoin.algorithms import auto, keyed, per_table
-from dpjoin.algorithms.auto import Early, auto_shares, auto_tight
-from dpjoin.algorithms.finish import AT_ONCE_SHARE, LAPLACE_SHARE, Finish, finishes, laplace_finish, with_options
-from dpjoin.algorithms.keyed import keyed_shares, keyed_tight
-from dpjoin.algorithms.meetings import alignments
-from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.ranks import both_looks
-from dpjoin.algorithms.totals import NoisyTotal
+from dpjoin.auto import choose as auto
+from dpjoin.auto.choose import Early, auto_shares, auto_tight
+from dpjoin.auto.plan import plan
+from dpjoin.auto.registry import after_a_look
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.methods import after_a_look
+from dpjoin.measure.progress import silent
+from dpjoin.measure.ranks import both_looks
+from dpjoin.measure.totals import NoisyTotal
+from dpjoin.methods import keyed, per_table
+from dpjoin.methods.correlation import alignments
+from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE, Finish, finishes, laplace_finish, with_options
+from dpjoin.methods.keyed import keyed_shares, keyed_tight
+from dpjoin.methods.per_table import per_table_shares, per_table_tight
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.planning import plan
-from dpjoin.privacy.budget import (
+from dpjoin.privacy.accounting import (
     OPTION_SHARE,
     Budget,
     Concentrated,
@@ -36,9 +37,9 @@ from dpjoin.privacy.budget import (
     laplace_cost,
 )
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import Alone, NoisyRanks, Question
-from dpjoin.schema import DegreeBound
-from dpjoin.spec import Spec
+from dpjoin.privacy.parts import Alone, NoisyRanks, Question
+from dpjoin.spec.schema import DegreeBound
+from dpjoin.spec.toml import Spec
 from test_auto import bounded, declared, forced_way
 from test_uniformize import changed, skewed_rows
 
@@ -340,7 +341,7 @@ def test_heavy_keys_are_better_off_with_laplace_noise(monkeypatch: pytest.Monkey
     inside = []
     for kind, errors in off.items():
         if kind == "without":
-            monkeypatch.setattr("dpjoin.methods.with_options", lambda budget, _: budget)
+            monkeypatch.setattr("dpjoin.auto.registry.with_options", lambda budget, _: budget)
         for _ in range(8):
             release = dj.release(schema, workload, tables, BUDGET)
             assert (release.ledger.epsilon > 0) == (kind == "with")

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.algorithms.capped import cap_attributes
-from dpjoin.algorithms.forecast import likely_bound
-from dpjoin.algorithms.ranks import degree_sequence
+from dpjoin.auto.forecast import likely_bound
 from dpjoin.engine.duck import DuckEngine
+from dpjoin.measure.ranks import degree_sequence
+from dpjoin.methods.capped import cap_attributes
+from dpjoin.privacy.degree_bounds import degree_caps, degree_factors, subsets
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound, star
-from dpjoin.privacy.partition import Question
-from dpjoin.privacy.public_bounds import degree_caps, degree_factors, subsets
-from dpjoin.schema import DegreeBound
+from dpjoin.privacy.parts import Question
+from dpjoin.spec.schema import DegreeBound
 from test_auto import declared, even_tables
 from test_capped import ranks_of
 

@@ -15,8 +15,15 @@ import pytest
 
 import dpjoin as dj
 from audit import Recorder, Replayer, Tape, attach, audited, overpaid, published, replay_violations
-from dpjoin.algorithms import hierarchical
-from dpjoin.algorithms.hierarchical import (
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.interface import ExactDegrees, Rules, Value
+from dpjoin.errors import SpecError
+from dpjoin.measure.progress import silent
+from dpjoin.measure.totals import NoisyTotal, measure_total
+from dpjoin.methods.as_one import Outcome
+from dpjoin.paper import alg6_hierarchical as hierarchical
+from dpjoin.paper.alg6_hierarchical import (
     MOST_PARTS,
     PartOfJoin,
     check_hierarchical,
@@ -25,21 +32,14 @@ from dpjoin.algorithms.hierarchical import (
     hierarchical_tight,
     partition,
 )
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.totals import NoisyTotal, measure_total
-from dpjoin.algorithms.two_table import Outcome
-from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.interface import ExactDegrees, Rules, Value
-from dpjoin.errors import SpecError
-from dpjoin.hypergraph import AttributeNode, attribute_tree
-from dpjoin.privacy.budget import Budget, Split
+from dpjoin.privacy.accounting import Budget, Split
 from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.degree_bounds import most_results
 from dpjoin.privacy.ledger import Event
-from dpjoin.privacy.partition import NoisyDegrees, Question
-from dpjoin.privacy.public_bounds import most_results
-from dpjoin.privacy.whole import Numbers
-from dpjoin.workload import CELLS, kronecker
+from dpjoin.privacy.numbers import Numbers
+from dpjoin.privacy.parts import NoisyDegrees, Question
+from dpjoin.spec.hypergraph import AttributeNode, attribute_tree
+from dpjoin.spec.workload import CELLS, kronecker
 
 GENEROUS = Budget(epsilon=50.0, delta=0.1)
 """Noise of a few units, so that small instances fall into several parts."""

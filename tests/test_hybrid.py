@@ -17,34 +17,35 @@ import pytest
 
 import dpjoin as dj
 from audit import Recorder, Replayer, Run, Tape, attach, ledger_violations, overpaid, published, replay_violations
-from dpjoin.algorithms import as_one, hybrid, per_table
-from dpjoin.algorithms.alone import kept_attributes
-from dpjoin.algorithms.as_one import domain_of
-from dpjoin.algorithms.hybrid import Cut, hybrid_tight
-from dpjoin.algorithms.parts import Prediction
-from dpjoin.algorithms.per_table import Size, likely_total, per_table_shares, per_table_tight, release_tables
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.shares import partition_shares, tight_shares
-from dpjoin.algorithms.totals import NoisyTotal
-from dpjoin.algorithms.two_table import Outcome, two_table_tight
-from dpjoin.algorithms.uniformize import common_attributes, everywhere
+from dpjoin.auto.registry import chosen_method
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine, ExactDegrees, Labels, Rules, Value
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.methods import chosen_method
+from dpjoin.measure import join as as_one
+from dpjoin.measure.join import domain_of
+from dpjoin.measure.progress import silent
+from dpjoin.measure.shares import partition_shares, tight_shares
+from dpjoin.measure.totals import NoisyTotal
+from dpjoin.methods import hybrid, per_table
+from dpjoin.methods.as_one import Outcome, two_table_tight
+from dpjoin.methods.hybrid import Cut, hybrid_tight
+from dpjoin.methods.parts import Prediction
+from dpjoin.methods.per_table import Size, likely_total, per_table_shares, per_table_tight, release_tables
+from dpjoin.methods.table_models import kept_attributes
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model, plausible
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Union
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAccountant, Split
+from dpjoin.paper.alg4_uniformize import common_attributes, everywhere
+from dpjoin.privacy.accounting import Budget, Concentrated, ConcentratedAccountant, Split
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.degree_bounds import churn
 from dpjoin.privacy.ledger import Event
-from dpjoin.privacy.partition import Alone
-from dpjoin.privacy.public_bounds import churn
-from dpjoin.privacy.whole import Numbers
-from dpjoin.schema import DegreeBound
-from dpjoin.workload import CELLS, Workload, kronecker
+from dpjoin.privacy.numbers import Numbers
+from dpjoin.privacy.parts import Alone
+from dpjoin.spec.schema import DegreeBound
+from dpjoin.spec.workload import CELLS, Workload, kronecker
 from test_uniformize import GENEROUS, Rows, changed, skewed_rows
 from test_uniformize import SHAPES as COMMON
 

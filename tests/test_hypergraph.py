@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dpjoin import hypergraph
 from dpjoin.errors import SpecError
-from dpjoin.hypergraph import (
+from dpjoin.spec import hypergraph
+from dpjoin.spec.hypergraph import (
     AttributeNode,
     agm_exponent,
     attribute_tree,
@@ -30,7 +30,7 @@ from dpjoin.hypergraph import (
     residual_components,
     worst_case_error_exponent,
 )
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.spec.schema import Attribute, Schema, Table
 
 
 def join(*tables: Sequence[str], names: Sequence[str] = ()) -> Schema:

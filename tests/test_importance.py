@@ -12,11 +12,11 @@ import pytest
 
 import dpjoin as dj
 from audit import ledger_violations
-from dpjoin.algorithms.cliques import clique_importance
-from dpjoin.algorithms.marginals import split
+from dpjoin.auto.plan import plan
 from dpjoin.errors import SpecError
-from dpjoin.planning import plan
-from dpjoin.spec import Spec, workload_from_dict, workload_to_dict
+from dpjoin.measure.cliques import clique_importance
+from dpjoin.measure.marginals import split
+from dpjoin.spec.toml import Spec, workload_from_dict, workload_to_dict
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 

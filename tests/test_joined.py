@@ -22,7 +22,7 @@ from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Union
 from dpjoin.privacy.ledger import Ledger
-from dpjoin.workload import Group, product_group
+from dpjoin.spec.workload import Group, product_group
 
 LISTED = "listed value"
 VALUES = 5

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpjoin.model import junction
-from dpjoin.model.drawing import drawn
 from dpjoin.model.junction import Calibrated, FloatArray, JunctionTree, Passes
+from dpjoin.model.sampling import drawn
 from dpjoin.model.triangulate import tree_of
 
 Cliques = list[tuple[str, ...]]

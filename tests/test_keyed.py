@@ -12,18 +12,18 @@ import pytest
 
 import dpjoin as dj
 from audit import audited, tight_run
-from dpjoin.algorithms import keyed
-from dpjoin.algorithms.keyed import EDGES, Choice, best_choice, check_keyed, keyed_shares, keyed_tight, with_one_sided
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError, SpecError
+from dpjoin.methods import keyed
+from dpjoin.methods.keyed import EDGES, Choice, best_choice, check_keyed, keyed_shares, keyed_tight, with_one_sided
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.budget import Budget, Concentrated, Split, laplace_cost
+from dpjoin.privacy.accounting import Budget, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import LISTED
-from dpjoin.schema import Schema
-from dpjoin.workload import CELLS, kronecker
+from dpjoin.privacy.parts import LISTED
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.workload import CELLS, kronecker
 from test_engine_oracle import arrow_tables
 from test_hybrid import SHARP
 from test_uniformize import SHAPES, changed, skewed_rows

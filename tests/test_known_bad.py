@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from audit import Tape, attach, distinguishing_violations, ledger_violations, replay_violations, scale_violations
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.shares import tight_shares
-from dpjoin.algorithms.two_table import two_table_tight
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
+from dpjoin.measure.progress import silent
+from dpjoin.measure.shares import tight_shares
+from dpjoin.methods.as_one import two_table_tight
 from dpjoin.privacy import noise
-from dpjoin.privacy.budget import Budget, Concentrated, Split
+from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import Event
+from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.truncated import paper_laplace_half_width
-from dpjoin.privacy.whole import Numbers
-from dpjoin.workload import Group, Workload
+from dpjoin.spec.workload import Group, Workload
 from figures import Tables, abc_schema, figure_1
 from test_replay import runner
 

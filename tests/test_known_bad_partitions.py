@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from audit import Replayer, Tape, attach, overpaid, published, replay_violations
-from dpjoin.algorithms.shares import partition_shares
-from dpjoin.algorithms.uniformize import common_attributes
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
-from dpjoin.privacy.budget import Concentrated
+from dpjoin.measure.shares import partition_shares
+from dpjoin.paper.alg4_uniformize import common_attributes
+from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event
-from dpjoin.privacy.partition import Question
-from dpjoin.privacy.whole import Numbers
+from dpjoin.privacy.numbers import Numbers
+from dpjoin.privacy.parts import Question
 from test_uniformize import GENEROUS, Rows, run_on, schema_of
 
 pytestmark = pytest.mark.known_bad

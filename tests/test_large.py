@@ -15,25 +15,26 @@ import pytest
 
 import dpjoin as dj
 from audit import DELTA_LEFT, Tape, attach, audited
-from dpjoin import methods
-from dpjoin.algorithms import as_one, chosen
-from dpjoin.algorithms.auto import auto_shares, auto_tight
-from dpjoin.algorithms.chosen import cells_limit, looked_at
-from dpjoin.algorithms.cliques import wanted_cliques
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.two_table import two_table_tight
+from dpjoin.auto import registry as methods
+from dpjoin.auto.choose import auto_shares, auto_tight
+from dpjoin.auto.plan import check_feasible, layout, plan
+from dpjoin.auto.registry import LARGE, as_one_shares, chosen_method, spendable
+from dpjoin.cli.evaluate import evaluate
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import ReleaseError, SpecError
-from dpjoin.evaluation import evaluate
-from dpjoin.methods import LARGE, as_one_shares, chosen_method, spendable
+from dpjoin.measure import join as as_one
+from dpjoin.measure import large_domains as chosen
+from dpjoin.measure.cliques import wanted_cliques
+from dpjoin.measure.large_domains import cells_limit, looked_at
+from dpjoin.measure.progress import silent
+from dpjoin.methods.as_one import two_table_tight
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.model import Model
-from dpjoin.planning import check_feasible, layout, plan
-from dpjoin.privacy.budget import Budget
+from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
-from dpjoin.schema import Schema
-from dpjoin.spec import Spec
-from dpjoin.workload import product_group
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.toml import Spec
+from dpjoin.spec.workload import product_group
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 SHARP = Budget(epsilon=20.0, delta=1e-6)
@@ -140,7 +141,7 @@ def test_it_can_be_saved_loaded_and_asked(
     nine = dj.Workload.marginals(release.schema, [names_of(9)])
     with pytest.raises(ReleaseError, match=r"cells needed .* must be at most .*; ask for fewer attributes at once$"):
         loaded.answer(nine)
-    from dpjoin.asking import ask
+    from dpjoin.released.query import ask
 
     assert len(ask(loaded, "SELECT x00, x11, COUNT(*) FROM joined GROUP BY ALL").rows) == 100
 
@@ -161,7 +162,7 @@ def test_synthetic_rows_are_close_to_the_model(million_million: tuple[dj.Release
 def test_rows_come_in_chunks(
     million_million: tuple[dj.Release, dict[str, pa.Table]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpjoin.synthesize.CHUNK_ROWS", 700)
+    monkeypatch.setattr("dpjoin.released.rows.CHUNK_ROWS", 700)
     release, _ = million_million
     table = release.sample(2000, seed=1)
     assert (table.num_rows, table.num_columns) == (2000, 12)

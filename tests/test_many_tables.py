@@ -15,16 +15,16 @@ import pytest
 
 import dpjoin as dj
 from audit import Tape, attach, ledger_violations, replay_violations
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.shares import tight_shares
-from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
+from dpjoin.auto.plan import needs_noisy_bound
 from dpjoin.engine.brute import BruteEngine, _within_bounds
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.planning import needs_noisy_bound
-from dpjoin.privacy.budget import Budget, Split
+from dpjoin.measure.progress import silent
+from dpjoin.measure.shares import tight_shares
+from dpjoin.methods.as_one import two_table_paper, two_table_tight
+from dpjoin.privacy.accounting import Budget, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.public_bounds import bound_is_public, churn, degree_caps, degree_factors
-from dpjoin.schema import DegreeBound
+from dpjoin.privacy.degree_bounds import bound_is_public, churn, degree_caps, degree_factors
+from dpjoin.spec.schema import DegreeBound
 from strategies import neighbour
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)

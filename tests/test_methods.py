@@ -13,13 +13,13 @@ import pytest
 
 import dpjoin as dj
 from audit import ledger_violations, numeric_gaussian_delta
-from dpjoin.algorithms.finish import AT_ONCE_SHARE, LAPLACE_SHARE
+from dpjoin.auto.plan import plan
+from dpjoin.auto.registry import chosen_method
 from dpjoin.errors import SpecError
-from dpjoin.methods import chosen_method
-from dpjoin.planning import plan
-from dpjoin.privacy.budget import OPTION_SHARE
-from dpjoin.released import load
-from dpjoin.spec import METHODS, Spec
+from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE
+from dpjoin.privacy.accounting import OPTION_SHARE
+from dpjoin.released.release import load
+from dpjoin.spec.toml import METHODS, Spec
 
 BUDGET = dj.Budget(epsilon=2.0, delta=1e-5)
 JOINS = {

@@ -29,8 +29,8 @@ from dpjoin.model.fit import (
 )
 from dpjoin.model.lbfgs import Found, Objective, minimise
 from dpjoin.model.terms import Domain, FloatArray, Terms
-from dpjoin.synthesize import drawn_counts, whole_counts
-from dpjoin.workload import product_group
+from dpjoin.released.rows import drawn_counts, whole_counts
+from dpjoin.spec.workload import product_group
 from naive import cell_weights
 from strategies import split_schema
 

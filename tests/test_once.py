@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 
 import dpjoin as dj
 from audit import audited, ledger_violations, tight_run
-from dpjoin.algorithms.chosen import holds_all
-from dpjoin.algorithms.once import (
+from dpjoin.auto.plan import plan
+from dpjoin.auto.registry import as_one_shares, at_once
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.measure.laplace import (
     GRID,
     ByValue,
     Spread,
@@ -27,18 +30,15 @@ from dpjoin.algorithms.once import (
     once_shares,
     total_of,
 )
-from dpjoin.algorithms.shares import round_down
-from dpjoin.algorithms.totals import NoisyTotal
-from dpjoin.algorithms.two_table import two_table_tight
-from dpjoin.engine.brute import BruteEngine
-from dpjoin.errors import BudgetError, SpecError
-from dpjoin.methods import as_one_shares, at_once
+from dpjoin.measure.large_domains import holds_all
+from dpjoin.measure.shares import round_down
+from dpjoin.measure.totals import NoisyTotal
+from dpjoin.methods.as_one import two_table_tight
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence, Fit, at_independence, learn, start, with_sums
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.planning import plan
-from dpjoin.privacy.budget import (
+from dpjoin.privacy.accounting import (
     Budget,
     Concentrated,
     ConcentratedAllowance,
@@ -47,11 +47,11 @@ from dpjoin.privacy.budget import (
 )
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
-from dpjoin.privacy.partition import Question
+from dpjoin.privacy.parts import Question
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm
-from dpjoin.schema import DegreeBound
-from dpjoin.spec import Spec
-from dpjoin.workload import CELLS, Factor, kronecker, product_group
+from dpjoin.spec.schema import DegreeBound
+from dpjoin.spec.toml import Spec
+from dpjoin.spec.workload import CELLS, Factor, kronecker, product_group
 from test_importance import rows_of, schema_of
 from test_uniformize import changed, skewed_rows
 
@@ -372,7 +372,7 @@ def test_a_large_domain_with_few_marginals(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.abs(release.answer() - exact).mean() < 6  # Laplace noise of scale four has four
     sizes = {a.name: a.size for a in schema.attributes}
     assert holds_all(sizes, scopes)
-    monkeypatch.setattr("dpjoin.algorithms.chosen.ALL_CELLS", 10)
+    monkeypatch.setattr("dpjoin.measure.large_domains.ALL_CELLS", 10)
     assert not holds_all(sizes, scopes)
     assert not at_once(BUDGET, workload).laplace
 

@@ -12,7 +12,7 @@ import pytest
 
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.schema import Schema
+from dpjoin.spec.schema import Schema
 from figures import Tables, abc_schema, figure_1, figure_2, figure_3
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))

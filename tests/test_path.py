@@ -13,9 +13,16 @@ import pytest
 
 import dpjoin as dj
 from audit import Recorder, Replayer, Tape, attach, ledger_violations, overpaid, replay_violations
-from dpjoin.algorithms import path as path_module
-from dpjoin.algorithms import truncate
-from dpjoin.algorithms.path import (
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.interface import Engine
+from dpjoin.errors import BudgetError, SpecError
+from dpjoin.measure.progress import silent
+from dpjoin.measure.shares import tight_shares
+from dpjoin.methods.as_one import Outcome, two_table_tight
+from dpjoin.paper import path as path_module
+from dpjoin.paper import truncate
+from dpjoin.paper.path import (
     MIDDLE_QUESTIONS,
     MOST_PARTS,
     check_path,
@@ -24,17 +31,10 @@ from dpjoin.algorithms.path import (
     path_tight,
     sort_values,
 )
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.shares import tight_shares
-from dpjoin.algorithms.truncate import check_truncate, meetings, truncate_shares, truncate_tight
-from dpjoin.algorithms.two_table import Outcome, two_table_tight
-from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.interface import Engine
-from dpjoin.errors import BudgetError, SpecError
-from dpjoin.privacy.budget import Budget, Concentrated
+from dpjoin.paper.truncate import check_truncate, meetings, truncate_shares, truncate_tight
+from dpjoin.privacy.accounting import Budget, Concentrated
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import NoisyDegrees, Question, bucket_cap
+from dpjoin.privacy.parts import NoisyDegrees, Question, bucket_cap
 
 BUDGET = Budget(epsilon=50.0, delta=0.1)
 """So little noise that degrees up to a dozen fall into several buckets."""

@@ -15,26 +15,26 @@ import pytest
 
 import dpjoin as dj
 from audit import Tape, attach, ledger_violations, overpaid, replay_violations
-from dpjoin.algorithms import beside as beside_module
-from dpjoin.algorithms.auto import auto_shares, auto_tight
-from dpjoin.algorithms.beside import beside_errors
-from dpjoin.algorithms.per_table import per_table_shares, per_table_tight
-from dpjoin.algorithms.progress import silent
+from dpjoin.auto.choose import auto_shares, auto_tight
+from dpjoin.auto.plan import plan
+from dpjoin.auto.registry import ReadsBounds, chosen_method
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.methods import ReadsBounds, chosen_method
+from dpjoin.measure.progress import silent
+from dpjoin.methods import public_partners as beside_module
+from dpjoin.methods.per_table import per_table_shares, per_table_tight
+from dpjoin.methods.public_partners import beside_errors
 from dpjoin.model.joined import Joined
-from dpjoin.planning import plan
-from dpjoin.privacy.budget import Budget, Concentrated, Split
+from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import Alone
-from dpjoin.privacy.public_bounds import churn
+from dpjoin.privacy.degree_bounds import churn
+from dpjoin.privacy.parts import Alone
 from dpjoin.privacy.public_tables import public_counts, with_public_bounds
-from dpjoin.schema import DegreeBound
-from dpjoin.spec import Spec
-from dpjoin.workload import Workload
+from dpjoin.spec.schema import DegreeBound
+from dpjoin.spec.toml import Spec
+from dpjoin.spec.workload import Workload
 from test_auto import UNSEEN, force, taken
 from test_hybrid import ANY, DECLARED, SHARP, arrow_of, audit, few_members, hot_rows, schema_of, told
 from test_uniformize import GENEROUS, Rows, changed

@@ -16,7 +16,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpjoin as dj
-from dpjoin.released import MAX_SYNTHETIC_ROWS, SCALED_ROWS
+from dpjoin.released.release import MAX_SYNTHETIC_ROWS, SCALED_ROWS
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 
@@ -200,7 +200,7 @@ def test_product_queries(profile: str) -> None:
 @pytest.mark.parametrize("strategy", ["measure all", "rounds"])
 def test_product_strategies(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring all queries and adaptive rounds both work, alone and beside marginals, and spend everything."""
-    from dpjoin.algorithms.rounds import Prospect
+    from dpjoin.measure.product_queries import Prospect
 
     monkeypatch.setattr(Prospect, "best", strategy)
     rng = np.random.default_rng(6)
@@ -215,7 +215,7 @@ def test_product_strategies(strategy: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("profile", ["tight", "paper"])
 def test_only_the_join_size(profile: str) -> None:
     """A workload of the count alone spends everything on it."""
-    from dpjoin.workload import kronecker
+    from dpjoin.spec.workload import kronecker
 
     workload = dj.Workload(SCHEMA, (kronecker(SCHEMA, {}),))
     release = dj.release(SCHEMA, workload, TABLES, BUDGET, profile=profile)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from audit import Tape, attach, ledger_violations, replay_violations
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.shares import tight_shares
-from dpjoin.algorithms.two_table import two_table_paper, two_table_tight
+from dpjoin.auto.plan import needs_noisy_bound
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.planning import needs_noisy_bound
-from dpjoin.privacy.budget import Budget, Split
+from dpjoin.measure.progress import silent
+from dpjoin.measure.shares import tight_shares
+from dpjoin.methods.as_one import two_table_paper, two_table_tight
+from dpjoin.privacy.accounting import Budget, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.schema import Schema
-from dpjoin.workload import Workload
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.workload import Workload
 from strategies import neighbour, random_instance
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)

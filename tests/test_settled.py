@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.algorithms.alone import stands_out, without_drowned
-from dpjoin.algorithms.once import ByValue
+from dpjoin.measure.laplace import ByValue
+from dpjoin.methods.table_models import stands_out, without_drowned
 from dpjoin.model import fit as fits
+from dpjoin.model.clear_cells import _by_rank, _stands_out, settled
 from dpjoin.model.fit import Evidence, Fit, learn, start, with_sums
 from dpjoin.model.model import plausible
-from dpjoin.model.settled import _by_rank, _stands_out, settled
 from dpjoin.model.terms import Domain, FloatArray, Terms
 
 VALUES, DEVIATION = 10, 1.6

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpjoin.algorithms.sizes import ALIGNMENTS, BEYOND, MISJUDGED, TOGETHER, Left, likely_shares, likely_size
-from dpjoin.algorithms.totals import NoisyTotal
+from dpjoin.measure.estimates import ALIGNMENTS, BEYOND, MISJUDGED, TOGETHER, Left, likely_shares, likely_size
+from dpjoin.measure.totals import NoisyTotal
 
 NOTHING_LOST = Left(1.0, 1.0)
 

@@ -22,7 +22,7 @@ import pytest
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.sources import column_names, connect, disconnect, open_source, same_source
 from dpjoin.errors import SourceError
-from dpjoin.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 
 DATA = pa.table({"k": [1, 2, None], "name": ["a", None, "it's"]})
 

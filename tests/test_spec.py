@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import strategies
 from dpjoin.errors import SourceError, SpecError
-from dpjoin.privacy.budget import Budget
-from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.spec import Spec, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
-from dpjoin.workload import CELLS, PREFIXES, RANGES, Workload, group_to_json, kronecker
+from dpjoin.privacy.accounting import Budget
+from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.spec.toml import Spec, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
+from dpjoin.spec.workload import CELLS, PREFIXES, RANGES, Workload, group_to_json, kronecker
 from shop import SPEC, make_shop, run
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpjoin.errors import SpecError
-from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.sql import Unsupported, parse_groups, read_query
-from dpjoin.workload import Average, Kronecker, Workload
+from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.spec.sql import Unsupported, parse_groups, read_query
+from dpjoin.spec.workload import Average, Kronecker, Workload
 
 SCHEMA = Schema(
     (

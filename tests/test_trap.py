@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
-from dpjoin.schema import DegreeBound
-from dpjoin.trap import PAGE, joined_table_warning, public_source_warning, unjoined_table_warning
+from dpjoin.spec.schema import DegreeBound
+from dpjoin.spec.warnings import PAGE, joined_table_warning, public_source_warning, unjoined_table_warning
 from shop import make_shop, run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))

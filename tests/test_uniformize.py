@@ -12,19 +12,19 @@ import pytest
 
 import dpjoin as dj
 from audit import Recorder, Replayer, Tape, attach, audited, published
-from dpjoin.algorithms import uniformize
-from dpjoin.algorithms.levels import best_runs
-from dpjoin.algorithms.progress import silent
-from dpjoin.algorithms.shares import partition_shares
-from dpjoin.algorithms.two_table import Outcome
-from dpjoin.algorithms.uniformize import check_common, uniformize_paper, uniformize_tight
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.privacy.budget import Budget, Concentrated, ConcentratedAllowance, Split
+from dpjoin.measure.progress import silent
+from dpjoin.measure.shares import partition_shares
+from dpjoin.methods.as_one import Outcome
+from dpjoin.methods.levels import best_runs
+from dpjoin.paper import alg4_uniformize as uniformize
+from dpjoin.paper.alg4_uniformize import check_common, uniformize_paper, uniformize_tight
+from dpjoin.privacy.accounting import Budget, Concentrated, ConcentratedAllowance, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.participation import largest_total
-from dpjoin.privacy.partition import Labels, Question
+from dpjoin.privacy.parts import Labels, Question
 
 GENEROUS = Budget(epsilon=10.0, delta=0.1)
 """Noise of a few units, so that small instances fall into several parts."""

@@ -22,8 +22,8 @@ from dpjoin.model.terms import Domain, Terms, support_of
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Union
 from dpjoin.privacy.ledger import Ledger
-from dpjoin.synthesize import drawn_counts, whole_counts
-from dpjoin.workload import product_group
+from dpjoin.released.rows import drawn_counts, whole_counts
+from dpjoin.spec.workload import product_group
 
 SIZES = {"a": 4, "b": 3, "c": 5, "d": 2}
 NAMES = tuple(SIZES)

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from dpjoin.algorithms import alone, weighed
-from dpjoin.algorithms.weighed import best_share, cut_weights, sum_terms, weighed_noise, weighed_sums
+from dpjoin.measure import weighted_sums as weighed
+from dpjoin.measure.weighted_sums import best_share, cut_weights, sum_terms, weighed_noise, weighed_sums
+from dpjoin.methods import table_models as alone
 from dpjoin.model.fit import Evidence, learn, relearn_prior, start, table_of
 from dpjoin.model.terms import Domain, Terms
-from dpjoin.model.weighed_terms import WeighedTerms
-from dpjoin.privacy.partition import LISTED
+from dpjoin.model.weighted_terms import WeighedTerms
+from dpjoin.privacy.parts import LISTED
 from dpjoin.privacy.sensitivity import squared_norm
-from dpjoin.workload import WEIGHT_BITS, product_group
+from dpjoin.spec.workload import WEIGHT_BITS, product_group
 
 
 def _schema(values: int, a: int, c: int) -> dj.Schema:
@@ -192,7 +193,7 @@ def _many_heavy_values(seed: int) -> tuple[dj.Schema, dj.Workload, dict[str, pa.
 def test_sums_make_answers_about_many_values_more_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
     schema, workload, tables, truth = _many_heavy_values(1)
     # All values are heavy, so that only the models of listed values are compared.
-    monkeypatch.setattr("dpjoin.algorithms.keyed.best_choice", _all_heavy)
+    monkeypatch.setattr("dpjoin.methods.keyed.best_choice", _all_heavy)
 
     def error() -> float:
         released = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="keyed")
@@ -208,8 +209,8 @@ def test_sums_make_answers_about_many_values_more_accurate(monkeypatch: pytest.M
 
 
 def _all_heavy(*_: object, **__: object) -> object:
-    from dpjoin.algorithms.keyed import Choice
-    from dpjoin.algorithms.ranks import EDGES
+    from dpjoin.measure.ranks import EDGES
+    from dpjoin.methods.keyed import Choice
 
     return Choice(40, EDGES[0], np.zeros(len(EDGES)), 0.0, 0.0, 1.0)
 

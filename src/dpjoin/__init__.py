@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dpjoin.api import release
+    from dpjoin.auto.plan import plan
+    from dpjoin.cli.evaluate import evaluate
     from dpjoin.errors import (
         BudgetError,
         DpjoinError,
@@ -23,13 +25,11 @@ if TYPE_CHECKING:
         SpecError,
         UnjoinedTableWarning,
     )
-    from dpjoin.evaluation import evaluate
-    from dpjoin.planning import plan
-    from dpjoin.privacy.budget import Budget
-    from dpjoin.released import Release, load
-    from dpjoin.schema import Attribute, DegreeBound, Schema, Table
-    from dpjoin.spec import Spec
-    from dpjoin.workload import Workload
+    from dpjoin.privacy.accounting import Budget
+    from dpjoin.released.release import Release, load
+    from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+    from dpjoin.spec.toml import Spec
+    from dpjoin.spec.workload import Workload
 
 _HOMES = {
     "release": "api",
@@ -41,17 +41,17 @@ _HOMES = {
     "SourceError": "errors",
     "SpecError": "errors",
     "UnjoinedTableWarning": "errors",
-    "evaluate": "evaluation",
-    "plan": "planning",
-    "Budget": "privacy.budget",
-    "Release": "released",
-    "load": "released",
-    "Attribute": "schema",
-    "DegreeBound": "schema",
-    "Schema": "schema",
-    "Table": "schema",
-    "Spec": "spec",
-    "Workload": "workload",
+    "evaluate": "cli.evaluate",
+    "plan": "auto.plan",
+    "Budget": "privacy.accounting",
+    "Release": "released.release",
+    "load": "released.release",
+    "Attribute": "spec.schema",
+    "DegreeBound": "spec.schema",
+    "Schema": "spec.schema",
+    "Table": "spec.schema",
+    "Spec": "spec.toml",
+    "Workload": "spec.workload",
 }
 
 __all__ = [

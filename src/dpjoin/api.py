@@ -9,17 +9,17 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import combinations
 from typing import Any
 
-from dpjoin.algorithms.progress import Progress, silent
+from dpjoin.auto.plan import check_feasible
+from dpjoin.auto.registry import chosen_method
 from dpjoin.canonical import instance
 from dpjoin.errors import JoinedTableWarning, PublicSourceWarning, SpecError, UnjoinedTableWarning, suggest
-from dpjoin.methods import chosen_method
-from dpjoin.planning import check_feasible
-from dpjoin.privacy.budget import Budget
-from dpjoin.released import Release
-from dpjoin.schema import Schema
-from dpjoin.spec import METHODS, PROFILES, check_choice
-from dpjoin.trap import joined_table_warning, public_source_warning, unjoined_table_warning
-from dpjoin.workload import Kronecker, Products, Workload
+from dpjoin.measure.progress import Progress, silent
+from dpjoin.privacy.accounting import Budget
+from dpjoin.released.release import Release
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.toml import METHODS, PROFILES, check_choice
+from dpjoin.spec.warnings import joined_table_warning, public_source_warning, unjoined_table_warning
+from dpjoin.spec.workload import Kronecker, Products, Workload
 
 
 def release(
@@ -115,7 +115,7 @@ def _progress(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
         return nullcontext(progress)
     if progress:
-        from dpjoin.console import terminal_progress
+        from dpjoin.cli.console import terminal_progress
 
         return terminal_progress()
     return nullcontext(silent)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from dpjoin.privacy.accountant import (
+from dpjoin.privacy.conversion import (
     advanced_composition_epsilon,
     best_order,
     largest_rho,

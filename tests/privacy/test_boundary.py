@@ -24,11 +24,11 @@ import dpjoin as dj
 from dpjoin.engine import spill
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Fade, Labels
-from dpjoin.privacy import budget as budgets
-from dpjoin.privacy.budget import Approximate, Concentrated, ConcentratedAllowance, Pure, Split
+from dpjoin.privacy import accounting as budgets
+from dpjoin.privacy.accounting import Approximate, Concentrated, ConcentratedAllowance, Pure, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.partition import Alone, Question
-from dpjoin.workload import CELLS, Factor, Kronecker, Products, kronecker
+from dpjoin.privacy.parts import Alone, Question
+from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, kronecker
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 PAIR = dj.Schema(

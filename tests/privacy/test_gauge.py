@@ -26,7 +26,7 @@ from dpjoin.privacy.gauge import (
     t_gauge,
 )
 from dpjoin.privacy.residual import proper_subsets
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.spec.schema import Attribute, Schema, Table
 
 Rows = list[dict[str, object]]
 Tables = dict[str, Rows]

@@ -15,8 +15,7 @@ from scipy import integrate, special, stats
 from audit import numeric_gaussian_delta
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.privacy.accountant import largest_rho
-from dpjoin.privacy.budget import (
+from dpjoin.privacy.accounting import (
     GAUSSIAN,
     ZERO_CONCENTRATED,
     Budget,
@@ -25,6 +24,7 @@ from dpjoin.privacy.budget import (
     ConcentratedAccountant,
     Split,
 )
+from dpjoin.privacy.conversion import largest_rho
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.gaussian import (
     GRAIN,
@@ -36,9 +36,9 @@ from dpjoin.privacy.gaussian import (
     mills_upper,
     tail_delta,
 )
-from dpjoin.privacy.partition import Question
+from dpjoin.privacy.parts import Question
 from dpjoin.privacy.truncated import gaussian_delta
-from dpjoin.schema import Attribute, Schema, Table
+from dpjoin.spec.schema import Attribute, Schema, Table
 
 FloatArray = NDArray[np.float64]
 

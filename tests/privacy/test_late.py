@@ -11,14 +11,14 @@ import pytest
 from scipy.stats import chi2
 
 from audit import replay_violations
-from dpjoin.algorithms import pmw
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.budget import Budget, Concentrated, Cost, Pure, Split
+from dpjoin.paper import alg2_pmw as pmw
+from dpjoin.privacy.accounting import Budget, Concentrated, Cost, Pure, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.lagging import Lagging
-from dpjoin.schema import Attribute, Schema, Table
-from dpjoin.workload import Workload, frozen
+from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.spec.workload import Workload, frozen
 from strategies import neighbour, random_instance
 from test_replay import runner
 

@@ -11,7 +11,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.budget import (
+from dpjoin.privacy.accounting import (
     Approximate,
     Budget,
     Concentrated,
@@ -21,7 +21,7 @@ from dpjoin.privacy.budget import (
 )
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger
-from dpjoin.privacy.partition import Alone, Labels, Question
+from dpjoin.privacy.parts import Alone, Labels, Question
 
 BUDGET = Budget(epsilon=10.0, delta=0.1)
 COST = Concentrated(Fraction(1, 10), Fraction(1, 100))

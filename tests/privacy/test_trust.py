@@ -15,7 +15,7 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Fade
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.privacy.budget import (
+from dpjoin.privacy.accounting import (
     Approximate,
     Budget,
     Concentrated,
@@ -28,10 +28,10 @@ from dpjoin.privacy.budget import (
     laplace_cost,
 )
 from dpjoin.privacy.curator import Bound, Curator
-from dpjoin.privacy.partition import Labels, Question
+from dpjoin.privacy.parts import Labels, Question
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
-from dpjoin.schema import Attribute, DegreeBound, Schema, Table
-from dpjoin.workload import CELLS, Factor, Kronecker, Products, frozen, group_from_json, kronecker
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, frozen, group_from_json, kronecker
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 ONE = Schema((Table(name="r", attributes=("a",)),), (Attribute(name="a", range=(0, 3)),))

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.cap import check_caps, check_fades, place
+from dpjoin.engine.caps import check_caps, check_fades, place
 from dpjoin.engine.interface import LISTED, ExactDegrees, Fade, Rules, Value
-from dpjoin.engine.keys import alone_schema, check_degrees, check_rules, plain
+from dpjoin.engine.join_keys import alone_schema, check_degrees, check_rules, plain
 from dpjoin.errors import SpecError, suggest
-from dpjoin.schema import DegreeBound, Schema, Table, with_caps
-from dpjoin.workload import Factor, Group, Kronecker
+from dpjoin.spec.schema import DegreeBound, Schema, Table, with_caps
+from dpjoin.spec.workload import Factor, Group, Kronecker
 
 Row = Mapping[str, object]
 

@@ -20,19 +20,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import contract, encode, keys, sumproduct
-from dpjoin.engine.cap import check_caps, check_fades
+from dpjoin.engine import encode, sumproduct
+from dpjoin.engine import join_keys as keys
+from dpjoin.engine import key_sums as contract
+from dpjoin.engine.caps import check_caps, check_fades
 from dpjoin.engine.columns import array_of
-from dpjoin.engine.contract import Rows, Scope
 from dpjoin.engine.interface import ExactDegrees, Fade, Rules, Value
-from dpjoin.engine.keys import CODE, ID, JoinValues, Keys, Values, number_keys
-from dpjoin.engine.many import ManyTables
-from dpjoin.engine.pair import Pair, Side
+from dpjoin.engine.join_keys import CODE, ID, JoinValues, Keys, Values, number_keys
+from dpjoin.engine.key_sums import Rows, Scope
+from dpjoin.engine.many_tables import ManyTables
 from dpjoin.engine.sources import OpenedTable, check_columns, connect, disconnect, open_source, same_source, unreadable
 from dpjoin.engine.sumproduct import Counts
+from dpjoin.engine.two_tables import Pair, Side
 from dpjoin.errors import SourceError, SpecError, suggest
-from dpjoin.schema import DegreeBound, Schema, Table, with_caps
-from dpjoin.workload import Group, Products
+from dpjoin.spec.schema import DegreeBound, Schema, Table, with_caps
+from dpjoin.spec.workload import Group, Products
 
 UNGROUPED_ROWS = 4_000_000
 """Up to this many rows it is faster to fetch them as they are than to group them in DuckDB first."""

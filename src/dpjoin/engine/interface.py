@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dpjoin.canonical import frozen, instance, join_value, mapping, names, text, whole
 from dpjoin.errors import SpecError
-from dpjoin.schema import DegreeBound, Schema
-from dpjoin.workload import Group
+from dpjoin.spec.schema import DegreeBound, Schema
+from dpjoin.spec.workload import Group
 
 LISTED = "listed value"
 """The attribute that numbers listed values, in an engine of one table alone."""

@@ -27,7 +27,7 @@ import pyarrow as pa
 from dpjoin.engine.encode import Column, identifier, literal
 from dpjoin.engine.spill import remove_left_behind, spill_folder
 from dpjoin.errors import SourceError, suggest
-from dpjoin.schema import Attribute, Schema
+from dpjoin.spec.schema import Attribute, Schema
 
 TEXT_FILES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 ARROW_FILES = (".arrow", ".feather", ".ipc")

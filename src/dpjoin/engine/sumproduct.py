@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import contract
-from dpjoin.engine.contract import INT_LIMIT, Block, Exact, Rows
-from dpjoin.workload import IntArray
+from dpjoin.engine import key_sums as contract
+from dpjoin.engine.key_sums import INT_LIMIT, Block, Exact, Rows
+from dpjoin.spec.workload import IntArray
 
 Variable = Hashable
 Column = NDArray[Any]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpjoin.model.compiled import Kernels, kernels
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.model.threads import side_by_side
-from dpjoin.workload import Group, IntArray
+from dpjoin.spec.workload import Group, IntArray
 
 ROUNDS_UNTIL_ANEW = 64
 LARGEST_SCALE = 16.0

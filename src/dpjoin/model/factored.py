@@ -17,7 +17,7 @@ from dpjoin.model.fit import DEAR_CELLS, PRIOR_START, SINGLE_CELLS, SINGLE_START
 from dpjoin.model.junction import Calibrated, IntArray, JunctionTree, Passes, Scope
 from dpjoin.model.model import Model
 from dpjoin.model.terms import FloatArray
-from dpjoin.workload import Group
+from dpjoin.spec.workload import Group
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

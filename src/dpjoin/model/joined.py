@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.model.drawing import drawn, evenly
 from dpjoin.model.model import Model, half_widths
+from dpjoin.model.sampling import drawn, evenly
 from dpjoin.model.terms import Domain, FloatArray
-from dpjoin.workload import Group, Kronecker, Products
+from dpjoin.spec.workload import Group, Kronecker, Products
 
 IntArray = NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.model.drawing import drawn, evenly
+from dpjoin.model.sampling import drawn, evenly
 from dpjoin.model.terms import (
     SPARSE_ENTRIES,
     SPARSE_SIDE_ENTRIES,

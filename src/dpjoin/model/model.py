@@ -27,7 +27,7 @@ from dpjoin.model.fit import (
 )
 from dpjoin.model.terms import BoolArray, Domain, DType, FloatArray, Terms
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.workload import Group, Kronecker
+from dpjoin.spec.workload import Group, Kronecker
 
 ASTRAY = 10.0
 """A member whose search did not come back from where a wide prior drew it moves something measured by so many

@@ -9,7 +9,7 @@ import numpy as np
 from dpjoin.model.factored import FactoredModel
 from dpjoin.model.model import STRETCH, Estimate, half_widths, pooled
 from dpjoin.model.terms import FloatArray
-from dpjoin.workload import Average, marginal_of
+from dpjoin.spec.workload import Average, marginal_of
 
 
 def averages(estimate: Estimate, asked: Average) -> FloatArray:

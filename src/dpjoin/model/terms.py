@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.workload import WEIGHT_BITS, Products
+from dpjoin.spec.workload import WEIGHT_BITS, Products
 
 FloatArray = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])

@@ -11,7 +11,7 @@ import numpy as np
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model, answers_on, half_widths
 from dpjoin.model.terms import Domain, FloatArray
-from dpjoin.workload import Group, Kronecker
+from dpjoin.spec.workload import Group, Kronecker
 
 Part = Model | Joined
 

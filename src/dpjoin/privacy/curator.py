@@ -22,8 +22,7 @@ from dpjoin.canonical import flag, instance, items, mapping, names, text, whole,
 from dpjoin.engine.interface import Engine, ExactDegrees, Fade
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
-from dpjoin.privacy.accountant import selection_epsilon
-from dpjoin.privacy.budget import (
+from dpjoin.privacy.accounting import (
     Accountant,
     Approximate,
     Composition,
@@ -36,12 +35,24 @@ from dpjoin.privacy.budget import (
     Split,
     accountant_of,
 )
+from dpjoin.privacy.conversion import selection_epsilon
+from dpjoin.privacy.degree_bounds import (
+    Limit,
+    bound_is_public,
+    churn,
+    declared_limits,
+    degree_caps,
+    degree_factors,
+    most_results,
+    subsets,
+)
 from dpjoin.privacy.fading import check_fade, faded_bound
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.lagging import Lagging, LateChoice, LateScores
 from dpjoin.privacy.ledger import Event, Ledger, Part
+from dpjoin.privacy.numbers import Numbers, narrow, scaled, taken, wide
 from dpjoin.privacy.participation import largest_total
-from dpjoin.privacy.partition import (
+from dpjoin.privacy.parts import (
     Alone,
     Labels,
     NoisyDegrees,
@@ -54,23 +65,12 @@ from dpjoin.privacy.partition import (
     part_limits,
     rows_by_rank,
 )
-from dpjoin.privacy.public_bounds import (
-    Limit,
-    bound_is_public,
-    churn,
-    declared_limits,
-    degree_caps,
-    degree_factors,
-    most_results,
-    subsets,
-)
 from dpjoin.privacy.public_tables import public_counts
 from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
-from dpjoin.privacy.whole import Numbers, narrow, scaled, taken, wide
-from dpjoin.schema import DegreeBound, Schema, with_caps
-from dpjoin.workload import Group, Kronecker, Products, check_fits
+from dpjoin.spec.schema import DegreeBound, Schema, with_caps
+from dpjoin.spec.workload import Group, Kronecker, Products, check_fits
 
 RESIDUAL_STEPS = 16
 """Grid of the paper's noisy logarithm: a factor e^(beta/16) per step, well below one per cent."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from dpjoin.engine.interface import Fade
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.public_bounds import Limit, most_results
-from dpjoin.privacy.whole import Numbers
-from dpjoin.schema import Schema
+from dpjoin.privacy.degree_bounds import Limit, most_results
+from dpjoin.privacy.numbers import Numbers
+from dpjoin.spec.schema import Schema
 
 __all__ = ["Fade", "check_fade", "faded_bound", "faded_limits", "most_of_value", "moves_of_row"]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpjoin.canonical import frozen, instance, items, real, whole, whole_numbers
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
-from dpjoin.privacy.whole import Numbers, narrow
-from dpjoin.workload import Group
+from dpjoin.privacy.numbers import Numbers, narrow
+from dpjoin.spec.workload import Group
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ from typing import Any
 
 from dpjoin.canonical import instance
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.accountant import advanced_composition_epsilon
-from dpjoin.privacy.budget import (
+from dpjoin.privacy.accounting import (
     GAUSSIAN,
     OPTION_SHARE,
     ZERO_CONCENTRATED,
@@ -28,6 +27,7 @@ from dpjoin.privacy.budget import (
     PaperAccountant,
     Pure,
 )
+from dpjoin.privacy.conversion import advanced_composition_epsilon
 from dpjoin.privacy.participation import Place, largest_total
 
 

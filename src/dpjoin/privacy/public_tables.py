@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.whole import Numbers
-from dpjoin.schema import DegreeBound, Schema
-from dpjoin.workload import CELLS, kronecker
+from dpjoin.privacy.numbers import Numbers
+from dpjoin.spec.schema import DegreeBound, Schema
+from dpjoin.spec.workload import CELLS, kronecker
 
 
 def public_counts(engine: Engine, table: str, attributes: tuple[str, ...]) -> Numbers:

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpjoin.privacy.whole import Numbers
-from dpjoin.workload import Factor, Group, Kronecker, largest_weight
+from dpjoin.privacy.numbers import Numbers
+from dpjoin.spec.workload import Factor, Group, Kronecker, largest_weight
 
 
 @lru_cache(maxsize=512)

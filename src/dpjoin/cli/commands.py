@@ -1,0 +1,506 @@
+"""The command line. It parses and prints; results go to stdout, words for people to stderr.
+
+Exit codes: 0 done, 2 the user must change something, 1 our fault, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpjoin.errors import (
+    DpjoinError,
+    JoinedTableWarning,
+    PublicSourceWarning,
+    ReleaseError,
+    SpecError,
+    UnjoinedTableWarning,
+)
+
+if TYPE_CHECKING:
+    from dpjoin.released.release import Release
+    from dpjoin.spec.toml import Spec
+
+app = typer.Typer(
+    name="dpjoin",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
+    help="Differentially private synthetic data over joined tables.\n\n"
+    "Only release spends budget; what it writes can be shared and asked freely. Start with: dpjoin demo",
+)
+
+
+def _example(command: str) -> str:
+    """An example that keeps its line."""
+    return f"\b\nExample:\n  {command}"
+
+
+SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (TOML).", show_default=False)]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    try:
+        app(args=arguments, prog_name="dpjoin")
+    except DpjoinError as error:
+        _leave(f"error: {' '.join(str(error).split())}", 2)
+    except BrokenPipeError:
+        # The reader has seen enough. Python must not complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        # A traceback or a message could quote private rows, so neither is shown unless asked for.
+        if os.environ.get("DPJOIN_DEBUG"):
+            raise
+        verb = next((a for a in (sys.argv[1:] if arguments is None else arguments) if not a.startswith("-")), "")
+        _leave(
+            f"internal error ({type(error).__name__}) in dpjoin {verb}; please report it. DPJOIN_DEBUG=1 shows the "
+            "traceback, which may hold private values",
+            1,
+        )
+
+
+def _leave(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(code)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from dpjoin import __version__
+
+        print(f"dpjoin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=_example("dpjoin init flights.parquet weather.csv --public-domain flights.carrier -o flights.toml"))
+def init(
+    tables: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TABLES", help="Table files; FILE:TABLE for a DuckDB or SQLite file.", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where to write the spec.")] = Path(
+        "spec.toml"
+    ),
+    public_domain: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE.COLUMN",
+            help="The set of values in this column is public: read it into the spec. May be repeated.",
+        ),
+    ] = None,
+) -> None:
+    """Write a first spec, from column names and types only."""
+    if out.exists():
+        raise SpecError(f"{out}: the file exists already; choose another with -o, or remove it")
+    from dpjoin.spec.init import draft, read_source
+
+    text = draft([read_source(t) for t in tables], folder=out.parent, public=public_domain or ())
+    _write_new(out, text.encode(), mode=0o644)
+    _say(f'wrote {out}; fill in the domains that hold "...", then: dpjoin plan {out}')
+
+
+@app.command(epilog=_example("dpjoin plan flights.toml --degree 40 --join-size 300000"))
+def plan(
+    spec: SpecPath,
+    degree: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The largest degree you expect, for the expected noise.")
+    ] = None,
+    join_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The join size you expect, for relative errors.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a release would do.
+
+    No row is read. The files may even be missing, if the spec lists the attributes of its tables.
+    """
+    loaded = _spec(spec)
+    from dpjoin.auto.plan import plan as make_plan
+    from dpjoin.cli.screens import show_json, show_plan
+
+    with _about(spec):
+        planned = make_plan(loaded, degree=degree, join_size=join_size)
+    _warn_of_traps(spec, loaded)
+    if as_json:
+        show_json(planned.to_json())
+    else:
+        show_plan(planned)
+        _say(f"No row was read. To release: dpjoin release {spec} -o DIR")
+
+
+@app.command(epilog=_example("dpjoin release flights.toml -o flights-release"))
+def release(
+    spec: SpecPath,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.", show_default=False)
+    ],
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help="tight (the spec's default) or paper.", show_default=False)
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="auto (the spec's default), capped, hybrid, keyed, per_table, two_table, multi_table, …",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Release the join once, under the spec's budget.
+
+    The one verb that spends it. There is no seed: the noise is drawn from the operating system.
+    """
+    from dpjoin.released.release import check_new
+
+    check_new(out)
+    _check_writable(out)
+    loaded = _spec(spec, profile=profile, method=method)
+    from dpjoin.api import check_sources
+    from dpjoin.api import release as run
+    from dpjoin.auto.plan import check_feasible
+    from dpjoin.auto.registry import chosen_method
+    from dpjoin.cli.console import terminal_progress
+    from dpjoin.cli.journal import recorded, sources_of, spent_beside
+    from dpjoin.cli.screens import next_commands, release_summary, show_json, show_release
+
+    with _about(spec):
+        check_feasible(loaded.schema, loaded.workload)
+        chosen_method(loaded.schema, loaded.method, loaded.profile, loaded.workload)
+        sources = loaded.sources()
+        check_sources(loaded.schema, sources)
+    _warn_of_traps(spec, loaded)
+    private = sources_of(spec, loaded.schema, sources)
+    before = spent_beside(spec, private)
+    if before.times:
+        times = "once" if before.times == 1 else f"{before.times} times"
+        _say(
+            f"note: already released {times} from this spec or its private tables; by basic composition the total with "
+            f"this one is epsilon {before.epsilon + loaded.budget.epsilon:g}, delta "
+            f"{before.delta + loaded.budget.delta:g} ({', '.join(before.journals)})"
+        )
+    with _spent(spec, out), recorded(spec, loaded.budget, out, private), warnings.catch_warnings():
+        for said in (JoinedTableWarning, UnjoinedTableWarning, PublicSourceWarning):
+            warnings.simplefilter("ignore", said)
+        made = run(
+            loaded.schema,
+            loaded.workload,
+            sources,
+            loaded.budget,
+            method=loaded.method,
+            profile=loaded.profile,
+            progress=True,
+        )
+        made.save(out)
+    if as_json:
+        with terminal_progress() as say:
+            summary = release_summary(made, str(out), say)
+        show_json(summary)
+    else:
+        show_release(made, str(out))
+        _say(next_commands(str(out), _example_attributes(made)))
+
+
+@app.command(epilog=_example('dpjoin answer flights-release "SELECT carrier, COUNT(*) FROM joined GROUP BY carrier"'))
+def answer(
+    folder: Folder,
+    statement: Annotated[
+        str, typer.Argument(metavar="SQL", help="A SELECT over the table joined; - reads stdin.", show_default=False)
+    ],
+    as_json: Json = False,
+) -> None:
+    """Ask a release in SQL, with error bars.
+
+    Counts, sums and averages come from the model, with error bars; anything else is computed over the synthetic rows.
+    """
+    from dpjoin.cli.screens import show_answers, show_json
+    from dpjoin.released.query import ask
+    from dpjoin.released.release import load
+
+    opened = load(folder)
+    answers = ask(opened, sys.stdin.read() if statement == "-" else statement)
+    if answers.coverage is None:
+        each = opened.rows_stand_for
+        scale = f"; each row stands for {each:,.1f} join results" if each > 1.0001 else ""
+        _say(f"note: computed over the synthetic rows, so no error bars are known{scale} ({answers.why})")
+    elif any(bar is None for _, _, bars in answers.rows for bar in bars):
+        _say("note: ? marks numbers without a known error bar: their attributes were never measured together")
+    if as_json:
+        show_json(answers.to_json())
+    else:
+        show_answers(answers)
+
+
+@app.command(epilog=_example("dpjoin synthesize flights-release --rows 100000 --seed 7 -o rows.parquet"))
+def synthesize(
+    folder: Folder,
+    rows: Annotated[int, typer.Option(min=0, metavar="N", help="How many rows.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", help="A new .parquet or .csv file.", show_default=False)
+    ],
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="The same seed draws the same rows.")] = 0,
+) -> None:
+    """Draw synthetic rows from a release.
+
+    The release is public already, so a seed does no harm.
+    """
+    from dpjoin.released.release import load
+
+    if out.suffix not in (".parquet", ".csv"):
+        raise ReleaseError(f"{out}: the file must end in .parquet or .csv; rename it")
+    if out.exists():
+        raise ReleaseError(f"{out}: the file exists already; choose another with -o, or remove it")
+    _check_writable(out)
+    try:
+        table = load(folder).sample(rows, seed=seed)
+    except MemoryError:
+        raise ReleaseError(
+            f"--rows ({rows:,}) must fit into memory; ask for fewer, with a seed for each part"
+        ) from None
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        _write_rows(table, partial, csv=out.suffix == ".csv")
+        partial.rename(out)
+    except OSError as error:
+        raise ReleaseError(f"{out}: the rows cannot be written: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)  # gone already, unless something stopped it
+    _say(f"wrote {rows:,} rows to {out}")
+
+
+@app.command(epilog=_example("dpjoin evaluate flights.toml flights-release -o private-errors.json"))
+def evaluate(
+    spec: SpecPath,
+    folder: Folder,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Write JSON to a new file that only you can read."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a release with the truth (PRIVATE).
+
+    Opens the private tables. What it prints is for the custodian and must not be published.
+    """
+    from dpjoin.api import check_sources
+    from dpjoin.cli.console import terminal_progress
+    from dpjoin.cli.evaluate import evaluate as compare
+    from dpjoin.cli.screens import show_evaluation, show_json
+    from dpjoin.released.release import load
+
+    if out is not None:
+        if out.exists():
+            raise ReleaseError(f"{out}: the file exists already; choose another with -o, or remove it")
+        _check_writable(out)
+    loaded, opened = _spec(spec), load(folder)
+    if loaded.schema.attributes != opened.schema.attributes:
+        raise SpecError(f"{spec}: {folder} was released from another spec; use the one it was made with")
+    with _about(spec):
+        sources = loaded.sources()
+        check_sources(loaded.schema, sources)
+    _say("PRIVATE: this opens the private tables and shows exact errors. Do not publish what it prints.")
+    with terminal_progress() as say:
+        found = compare(opened, sources, progress=say)
+    if out is not None:
+        import json
+
+        _write_new(out, (json.dumps(found.to_json(), indent=1) + "\n").encode(), mode=0o600)
+        _say(f"wrote {out} (PRIVATE)")
+    if as_json:
+        show_json(found.to_json())
+    elif out is None:
+        show_evaluation(found)
+
+
+@app.command(epilog=_example("dpjoin demo -o my-first-release"))
+def demo(
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.  [default: demo-release]"),
+    ] = None,
+) -> None:
+    """Run the whole flow on sample data.
+
+    It comes with dpjoin (flights and weather) and takes less than a minute.
+    """
+    from dpjoin.released.release import check_new
+
+    folder = out or _free(Path("demo-release"))
+    check_new(folder)
+    _check_writable(folder)
+    from importlib.resources import as_file, files
+
+    with as_file(files("dpjoin") / "data") as data:
+        _demo(data / "demo.toml", folder)
+
+
+def _demo(path: Path, folder: Path) -> None:
+    from dpjoin.api import release as run
+    from dpjoin.auto.plan import plan as make_plan
+    from dpjoin.cli.evaluate import evaluate as compare
+    from dpjoin.cli.screens import next_commands, show_answers, show_evaluation, show_release
+    from dpjoin.released.query import ask
+
+    spec = _spec(path)
+    planned = make_plan(spec)
+    _say("Sample data: all 336,776 flights that left New York in 2013, and the weather there, hour by hour.")
+    _say(f"The spec is {path}\n")
+    _say(f"1. plan      {planned.join}")
+    _say(f"             {planned.why}")
+    _say(f"             {planned.queries} queries over {planned.cells:,} cells: {', '.join(planned.attributes)}")
+    _say(f"2. release   epsilon {planned.epsilon:g}, delta {planned.delta:g}\n")
+    sources = spec.sources()
+    made = run(spec.schema, spec.workload, sources, spec.budget, progress=True)
+    made.save(folder)
+    _say("")
+    show_release(made, str(folder))
+    question = "SELECT carrier, COUNT(*) FROM joined WHERE delay >= 60 GROUP BY carrier ORDER BY 2 DESC LIMIT 5"
+    _say(f"\n3. answer    the five carriers with most departures an hour late or more\n             {question}")
+    show_answers(ask(made, question))
+    _say("4. evaluate  true errors; this is sample data, so they may be shown. Yours stay PRIVATE.")
+    show_evaluation(compare(made, sources), sample=True)
+    _say(f"\nThe release is in {folder}/. " + next_commands(str(folder), ["carrier"]))
+
+
+# -- shared ------------------------------------------------------------------------------------------
+
+
+def _spec(path: Path, *, profile: str | None = None, method: str | None = None) -> Spec:
+    from dataclasses import replace
+
+    from dpjoin.spec.toml import METHODS, PROFILES, Spec, check_choice
+
+    spec = Spec.from_toml(path)
+    if profile is not None:
+        check_choice("--profile", profile, PROFILES)
+        spec = replace(spec, profile=profile)
+    if method is not None:
+        check_choice("--method", method, METHODS)
+        spec = replace(spec, method=method)
+    return spec
+
+
+def _warn_of_traps(path: Path, spec: Spec) -> None:
+    from dpjoin.spec.warnings import joined_table_warning, public_source_warning, unjoined_table_warning
+
+    schema = spec.schema
+    # A plan may be made before all sources are named.
+    sources = {t.name: (spec.folder / t.source, t.source_table) for t in schema.tables if t.source is not None}
+    found = joined_table_warning(schema), unjoined_table_warning(schema), public_source_warning(schema, sources)
+    for suspicion in found:
+        if suspicion is not None:
+            _say(f"warning: {path}: {suspicion}")
+
+
+@contextmanager
+def _about(spec: Path) -> Iterator[None]:
+    """Errors that come from a spec name its file."""
+    try:
+        yield
+    except DpjoinError as error:
+        raise type(error)(f"{spec}: {error}") from None
+
+
+@contextmanager
+def _spent(spec: Path, out: Path) -> Iterator[None]:
+    """Errors after the beginning, and an interruption, say that the budget is gone."""
+    from dpjoin.cli.journal import journal_of
+
+    try:
+        yield
+    except DpjoinError as error:
+        raise type(error)(f"{error}; the budget counts as spent ({journal_of(spec)})") from None
+    except KeyboardInterrupt:
+        if not out.exists():
+            _say(
+                f"interrupted: nothing was written to {out}, and the budget counts as spent ({journal_of(spec)}); to "
+                f"run it again, which spends it once more: dpjoin release {spec} -o {out}"
+            )
+        raise
+
+
+def _check_writable(out: Path) -> None:
+    """Find out that a result cannot be written before it is computed."""
+    import tempfile
+
+    parent = out.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    try:
+        # Permissions do not tell everything (a read-only or special file system), so try.
+        with tempfile.TemporaryDirectory(prefix=".dpjoin-", dir=parent):
+            pass
+    except OSError:
+        raise ReleaseError(f"{out}: nothing can be written in {parent}; choose another place with -o") from None
+
+
+def _write_new(path: Path, content: bytes, *, mode: int) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
+
+
+def _write_rows(table: Any, path: Path, *, csv: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if csv:
+        import pyarrow as pa
+        from pyarrow.csv import write_csv
+
+        # The CSV writer knows no dictionaries.
+        plain = [pa.string() if pa.types.is_dictionary(f.type) else f.type for f in table.schema]
+        schema = pa.schema([f.with_type(t) for f, t in zip(table.schema, plain, strict=True)])
+        write_csv(table.cast(schema), path)
+    else:
+        from pyarrow.parquet import write_table
+
+        write_table(table, path, compression="zstd")
+
+
+def _example_attributes(made: Release) -> list[str]:
+    """An attribute for the example, preferably one that only one table has."""
+    joins = made.schema.join_attributes
+    return sorted(made.attributes, key=lambda a: a in joins)
+
+
+def _free(folder: Path) -> Path:
+    """The folder, or the first of folder-2, folder-3, … that does not exist."""
+    candidate, count = folder, 1
+    while candidate.exists():
+        count += 1
+        candidate = folder.with_name(f"{folder.name}-{count}")
+    return candidate
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A durable record, beside the spec, of every release that was begun from it, and from which private tables.
+
+A line is on disk before any private row is read, so a crash cannot buy a second try for free: whatever
+was begun counts as spent, finished or not. The record holds public facts only.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpjoin.engine.sources import has_no_tables
+from dpjoin.errors import ReleaseError
+from dpjoin.privacy.accounting import Budget
+from dpjoin.spec.schema import Schema
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the releases begun so far add up to, by basic composition."""
+
+    times: int
+    epsilon: float
+    delta: float
+    journals: tuple[str, ...] = ()
+    """The names of the journals that say so."""
+
+
+def journal_of(spec: Path) -> Path:
+    """Where the journal of a spec is: `flights.toml` has `flights.ledger.jsonl` beside it."""
+    return spec.with_name(f"{spec.stem}.ledger.jsonl")
+
+
+def sources_of(spec: Path, schema: Schema, sources: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where the rows of each private table are, as the journal writes it: relative to the spec's folder."""
+    found = []
+    for table in schema.private_tables:
+        path, *inside = sources[table] if isinstance(sources[table], tuple) else (sources[table],)
+        relative = os.path.relpath(Path(path).resolve(), spec.parent.resolve())
+        found.append(_source(":".join([Path(relative).as_posix(), *inside])))
+    return tuple(found)
+
+
+def _source(written: str) -> str:
+    """FILE:TABLE as it is for a database, and FILE for a file that has no tables inside, whatever table was named."""
+    file, _, _ = written.rpartition(":")
+    return file if file and has_no_tables(Path(file)) else written
+
+
+def spent(journal: Path) -> Spent:
+    """Add up what was begun in one journal."""
+    return _added({journal.name: _begun(journal)})
+
+
+def spent_beside(spec: Path, sources: Sequence[str]) -> Spent:
+    """Add up what was begun from this spec, and from these private tables by specs of other names beside it."""
+    own, tables = journal_of(spec), set(sources)
+    begun = {own.name: _begun(own)}
+    for journal in sorted(spec.parent.glob("*.ledger.jsonl")):
+        if journal.name != own.name:
+            begun[journal.name] = [e for e in _begun(journal) if tables & set(map(_source, e.get("sources", ())))]
+    return _added(begun)
+
+
+def _added(begun: Mapping[str, list[dict[str, Any]]]) -> Spent:
+    entries = [entry for found in begun.values() for entry in found]
+    epsilon, delta = (sum(float(e[key]) for e in entries) for key in ("epsilon", "delta"))
+    return Spent(len(entries), epsilon, delta, tuple(name for name, found in begun.items() if found))
+
+
+def _begun(journal: Path) -> list[dict[str, Any]]:
+    """The releases begun. A torn line was never complete, so its release never began."""
+    try:
+        lines = journal.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except (OSError, UnicodeDecodeError):
+        raise ReleaseError(f"{journal}: the journal cannot be read; make it readable, or move it away") from None
+    return [entry for entry in map(_parsed, lines) if entry.get("what") == "begun"]
+
+
+@contextmanager
+def recorded(spec: Path, budget: Budget, out: Path, sources: Sequence[str] = ()) -> Iterator[None]:
+    """Write "begun" before the block runs and "finished" or "failed" after it."""
+    journal = journal_of(spec)
+    about = {"spec": spec.name, "out": str(out)}
+    digest = hashlib.sha256(spec.read_bytes()).hexdigest()
+    charge = {"epsilon": budget.epsilon, "delta": budget.delta, "spec_sha256": digest}
+    _append(journal, {"what": "begun", **charge, **about, "sources": list(sources)})
+    try:
+        yield
+    except BaseException:
+        _append(journal, {"what": "failed", **about})
+        raise
+    _append(journal, {"what": "finished", **about})
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _append(journal: Path, entry: Mapping[str, Any]) -> None:
+    """Add one line and return when it is on disk."""
+    stamped = {"what": entry["what"], "time": datetime.now(UTC).isoformat(timespec="seconds"), **entry}
+    try:
+        file = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            size = os.fstat(file).st_size
+            torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+            line = b"\n" * torn + json.dumps(stamped).encode() + b"\n"
+            if os.write(file, line) < len(line):  # a full disk takes a part, and says so only when asked for more
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        # A new file is safe only when its folder knows about it.
+        folder = os.open(journal.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise ReleaseError(
+            f"{journal}: the journal cannot be written ({error.strerror}), so nothing may be released; "
+            "make the spec's folder writable"
+        ) from None

@@ -1,0 +1,333 @@
+"""How results look on a terminal. Every number shown here is public, except in `show_evaluation`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dpjoin.auto.plan import Plan, memory_text
+from dpjoin.cli.evaluate import Evaluation
+from dpjoin.measure.progress import Progress, silent
+from dpjoin.model.joined import Joined
+from dpjoin.model.union import Union
+from dpjoin.privacy.degree_bounds import churn
+from dpjoin.released.query import Answers
+from dpjoin.released.release import Release
+from dpjoin.spec.workload import Workload
+
+WIDTH = 100
+GROUPS_SHOWN = 40
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that prints text as it is: bins like [0, 15) are not markup."""
+    plain = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    if not plain.is_terminal or plain.width > WIDTH:
+        plain.width = WIDTH
+    return plain
+
+
+def show_json(document: object) -> None:
+    """JSON on stdout; numbers that are not numbers become null."""
+    json.dump(_clean(document), sys.stdout, indent=1, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _clean(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Decimal):
+        return int(value) if value == int(value) else float(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def number(value: float | None, bar: float | None = None) -> str:
+    """A number for people: no digits that the noise has eaten, and all that a short bar leaves."""
+    if value is None or not math.isfinite(value):
+        return "?"
+    if bar is not None and 0 < bar < 1:
+        return f"{value:,.{min(1 - math.floor(math.log10(bar)), 6)}f}"
+    if abs(value) >= 10 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.2g}"
+
+
+def _facts(lines: Iterable[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, text in lines:
+        table.add_row(name, text)
+    return table
+
+
+def _columns(*columns: tuple[str, str]) -> Table:
+    """A table with a heading and right-aligned numbers ("right") or text ("left")."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title, side in columns:
+        table.add_column(title, justify="right" if side == "right" else "left", no_wrap=side == "right")
+    return table
+
+
+def show_plan(plan: Plan) -> None:
+    """What a release would do."""
+    out = console()
+    out.print(
+        _facts(
+            [
+                ("join", plan.join if plan.join_class in plan.join else f"{plan.join} ({plan.join_class})"),
+                ("method", f"{plan.method} ({plan.profile}): {plan.why}"),
+                ("guarantee", f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table"),
+                ("model", f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}"),
+                ("kept as", plan.model),
+                ("memory", f"about {memory_text(plan.memory)} for the model, besides the tables"),
+                (
+                    "workload",
+                    f"{_counted(plan.queries, 'query', 'queries')} in {_counted(len(plan.groups), 'group', 'groups')}",
+                ),
+            ]
+        )
+    )
+    if "\n" in plan.drawing:
+        out.print(plan.drawing + "\n")
+    table = _columns(("budget for", "left"), ("share", "right"), ("mechanism", "left"), ("", "left"))
+    for stage in plan.stages:
+        table.add_row(stage.name, f"{100 * stage.share:.0f} %", stage.mechanism, stage.note)
+    out.print(table)
+    table = _columns(("group", "left"), ("queries", "right"), ("cells", "right"))
+    for group in plan.groups[:GROUPS_SHOWN]:
+        table.add_row(group.name, f"{group.queries:,}", f"{group.cells:,}")
+    out.print(table)
+    _say_cut(out, len(plan.groups))
+    if plan.expected:
+        sized = plan.expected[0].share_of_join is not None
+        heads = [
+            ("largest degree", "right"),
+            ("sensitivity", "right"),
+            ("join size ±", "right"),
+            ("each count ±", "right"),
+        ]
+        table = _columns(*heads, *([("of the join", "right")] if sized else []))
+        for e in plan.expected:
+            row = [f"{e.degree:,}", f"{e.sensitivity:,}", number(e.count), number(e.cell)]
+            table.add_row(*row, *([f"{100 * e.share_of_join:.2g} %"] if e.share_of_join is not None else []))
+        out.print(table)
+        # Laplace noise is for few marginals, which leave a fit little to add.
+        few = all(s.mechanism == "discrete Laplace" for s in plan.stages)
+        better = "" if few else "; the fit usually makes counts two to four times better"
+        note = (
+            f"Expected noise, 90 % half-widths, before fitting{better}. "
+            "The largest degree (how many rows of one table share one join value) is private: look up the row that "
+            "resembles your data."
+        )
+        out.print(note if len(plan.expected) > 1 else note.partition(" The largest")[0])
+    if plan.buckets:
+        table = _columns(
+            ("noisy degree", "right"), ("sensitivity", "right"), ("size ±", "right"), ("each count ±", "right")
+        )
+        for b in plan.buckets:
+            table.add_row(b.degrees, f"{b.sensitivity:,}", number(b.count), number(b.cell))
+        out.print(table)
+        out.print(
+            "Parts that may come about, with 90 % half-widths before fitting. Every part is processed, also an empty "
+            "one; neighbours are merged where that promises less error, and where a part is too noisy only its size "
+            "is measured."
+        )
+    for note in plan.notes:
+        out.print(note)
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _say_cut(out: Console, groups: int) -> None:
+    if groups > GROUPS_SHOWN:
+        out.print(f"… and {groups - GROUPS_SHOWN:,} more groups (--json lists them all)\n")
+
+
+def group_errors(release: Release, most: int | None = None, progress: Progress = silent) -> list[dict[str, Any]]:
+    """The public error bars of each group, or of the first ones, in short: a large model takes its time for each."""
+    rows = []
+    groups = release.workload.groups[:most]
+    for done, group in enumerate(groups):
+        progress("bars", done, len(groups))
+        bars = release.error(Workload(release.schema, (group,)))
+        rows.append(
+            {
+                "group": group.name,
+                "queries": len(group),
+                "median_error": float(np.median(bars)),
+                "largest_error": float(np.max(bars)),
+            }
+        )
+    progress("bars", len(groups), len(groups))
+    return rows
+
+
+def release_summary(release: Release, folder: str, progress: Progress = silent) -> dict[str, Any]:
+    """A release as plain data."""
+    manifest = release.manifest()
+    return {
+        "folder": folder,
+        "guarantee": manifest["guarantee"],
+        "method": release.method,
+        "profile": release.profile,
+        **release.facts,
+        "rows": manifest["rows"],
+        "coverage": 0.9,
+        "groups": group_errors(release, progress=progress),
+    }
+
+
+def show_release(release: Release, folder: str) -> None:
+    """What was released."""
+    out = console()
+    budget = release.budget
+    rows = f"{_counted(release.synthetic.num_rows, 'row', 'rows')} in synthetic.parquet"
+    if release.rows_stand_for > 1.0001:
+        rows += f", each standing for {release.rows_stand_for:,.1f} join results"
+    out.print(
+        _facts(
+            [
+                ("released", f"{folder}/ (safe to publish)"),
+                ("guarantee", f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"),
+                ("protects", "one row added to or removed from one private table"),
+                ("method", _method_words(release)),
+                ("join size", f"{release.join_size:,} (noisy)"),
+                ("sensitivity", _sensitivity_words(release)),
+                ("strategy", str(release.facts["strategy"])),
+                ("synthetic", rows),
+            ]
+        )
+    )
+    parts = release.facts.get("parts", [])
+    if len(parts) > 1:
+        table = _columns(
+            ("part", "right"), ("values", "left"), ("sensitivity", "right"), ("size", "right"), ("", "left")
+        )
+        for p in parts:
+            numbers = f"{p['sensitivity_bound']:,}", f"{p['size']:,}"
+            table.add_row(str(p["part"]), str(p["values"]), *numbers, str(p["strategy"]))
+        out.print(table)
+    table = _columns(("group", "left"), ("queries", "right"), ("median ±", "right"), ("largest ±", "right"))
+    for row in group_errors(release, GROUPS_SHOWN):
+        table.add_row(row["group"], f"{row['queries']:,}", number(row["median_error"]), number(row["largest_error"]))
+    out.print(table)
+    _say_cut(out, len(release.workload.groups))
+    out.print("± are error bars for 90 % coverage, computed from the noise; they are part of the release.")
+
+
+def _method_words(release: Release) -> str:
+    """Which method ran, and what `auto` expected of it and of the others, if it chose."""
+    words = f"{release.method} ({release.profile})"
+    if release.facts.get("chosen_by") != "auto":
+        return words
+    expected = sorted(release.facts.get("predicted_error", {}).items(), key=lambda e: (e[0] != release.method, e[1]))
+    told = ", ".join(f"{name} {number(error)}" for name, error in expected)
+    return f"{words}, chosen by auto" + (f"; expected error, in join results: {told}" if told else "")
+
+
+def _sensitivity_words(release: Release) -> str:
+    """How far one row moves what is measured: of the join, or of its own table where tables are modelled alone."""
+    strategy, parts = str(release.facts["strategy"]), release.model.parts if isinstance(release.model, Union) else ()
+    kind = "row" if len(release.schema.tables) == 1 else "join result"
+    bound = f"by at most {_counted(release.facts['sensitivity_bound'], kind, f'{kind}s')} (upper bound)"
+    if isinstance(release.model, Joined):
+        words = "one row moves one cell of its own table by one; tables are modelled one by one, and joined afterwards"
+    elif any(isinstance(part, Joined) for part in parts):
+        words = f"one row moves what is measured of light values {bound}, and of heavy ones only its own table"
+    else:
+        words = f"one row moves what is measured {'in each part ' if len(parts) > 1 else ''}{bound}"
+    # Rows within enforced bounds, or within caps that do not fade.
+    pushes = churn(release.schema) > 0 or (release.method in ("capped", "keyed") and "at most" in strategy)
+    return words + ("; rows that it pushes out move as much each" if pushes else "")
+
+
+def show_answers(answers: Answers) -> None:
+    """A result with error bars where they are known."""
+    kinds = (int, float, Decimal)  # DuckDB's sums of whole numbers are decimals
+    numeric = [all(isinstance(row[1][i], kinds) for row in answers.rows) for i in range(len(answers.titles))]
+    heads: list[tuple[str, str]] = [(name, "left") for name in answers.labels]
+    for title, is_number in zip(answers.titles, numeric, strict=True):
+        heads.append((title, "right" if is_number else "left"))
+        heads += [("± 90 %" if answers.coverage == 0.9 else "±", "right")] if answers.coverage is not None else []
+    table = _columns(*heads)
+    for labels, numbers, bars in answers.rows:
+        cells = [str(v) for v in labels]
+        for i, value in enumerate(numbers):
+            plain = value is None or isinstance(value, str | bool) or not isinstance(value, kinds)
+            # Numbers with a bar are rounded to what the noise leaves; others are shown as DuckDB gave them.
+            exact = "" if value is None else str(value) if plain else f"{value:,}" if value % 1 == 0 else f"{value:.6g}"
+            cells.append(exact if plain or answers.coverage is None else number(value, bars[i]))
+            cells += [number(bars[i])] if answers.coverage is not None else []
+        table.add_row(*cells)
+    console().print(table)
+
+
+def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
+    """The true error of a release. PRIVATE, unless the tables are sample data."""
+    out = console()
+    table = _columns(
+        ("group", "left"), ("queries", "right"), ("max", "right"), ("mean", "right"), ("TV", "right"),
+        ("bar", "right"), ("covered", "right"),
+    )  # fmt: skip
+    for g in evaluation.groups[:GROUPS_SHOWN]:
+        tv = "" if g.total_variation is None else f"{g.total_variation:.3f}"
+        bar = "" if g.mean_bar is None else number(g.mean_bar)
+        covered = f"{100 * g.covered:.0f} %"
+        table.add_row(g.name, f"{g.queries:,}", number(g.max_error), number(g.mean_error), tv, bar, covered)
+    out.print(table)
+    _say_cut(out, len(evaluation.groups))
+    mean_tv = evaluation.mean_total_variation
+    shown_tv = f"mean total variation {mean_tv:.3f}; " if mean_tv is not None else ""
+    out.print(
+        f"Join size off by {evaluation.join_size_error:,.0f}; {shown_tv}"
+        f"the {100 * evaluation.coverage:.0f} % error bars hold the "
+        f"truth for {100 * evaluation.covered:.0f} % of all queries."
+    )
+    out.print(
+        "max, mean: error. TV: total variation, 0 alike, 1 disjoint. "
+        "bar: mean length of error bars. covered: queries within theirs."
+    )
+    if not sample:
+        out.print("PRIVATE: these numbers were computed from exact answers; do not publish them.")
+
+
+def next_commands(folder: str, attributes: Sequence[str]) -> str:
+    """What an analyst can do with a release folder."""
+    first = f"{attributes[0]}, " if attributes else ""
+    by = f" GROUP BY {attributes[0]}" if attributes else ""
+    quoted = f"'{folder}'" if any(c in folder for c in " '\"$&;()") else folder
+    dpjoin, python = _typed("dpjoin"), _typed("python")
+    return (
+        "Next:\n"
+        f'  {dpjoin} answer {quoted} "SELECT {first}COUNT(*) FROM joined{by}"\n'
+        f"  {dpjoin} synthesize {quoted} --rows 1000 --seed 1 -o rows.csv\n"
+        f'  {python} -c "import duckdb; duckdb.sql(\\"FROM \'{folder}/synthetic.parquet\' USING SAMPLE 5\\").show()"'
+    )
+
+
+def _typed(command: str) -> str:
+    """How to type a command of this environment here: its bare name where that finds it, else its path."""
+    ours = Path(sys.executable).parent / command
+    found = shutil.which(command)
+    if not ours.exists() or (found and Path(found).resolve() == ours.resolve() and Path(found).parent == ours.parent):
+        return command
+    return os.path.relpath(ours) if ours.is_relative_to(Path.cwd()) else str(ours)

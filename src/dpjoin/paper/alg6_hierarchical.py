@@ -1,0 +1,274 @@
+"""Algorithms 5 to 7, Partition-Hierarchical: cut a hierarchical join by the degrees along its attribute tree.
+
+The paper asks for the degrees of every sub-instance anew, so that a row takes part in a number of questions that
+depends on the data. Here each degree is asked once, from the leaves up: a leaf counts the rows of its table, and an
+inner node counts, for each type (the buckets of all nodes below it), its values of that type. A sub-instance fixes a
+bucket for every node. It takes whole values, so no join result is lost or counted twice, and its buckets' caps
+multiply to a bound. In how many questions and sub-instances one row can be is a public number, by which the budget is
+divided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import TypeVar
+
+from dpjoin.errors import SpecError
+from dpjoin.measure.progress import Progress
+from dpjoin.measure.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
+from dpjoin.measure.totals import measure_total
+from dpjoin.methods.as_one import Outcome
+from dpjoin.methods.parts import MeasuredPart, cells_of, measure_paper_parts, measure_parts
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.privacy.accounting import Approximate, Budget, Composition, Concentrated, Split
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.parts import Labels, NoisyDegrees, Question, Rules, Value, bucket_cap
+from dpjoin.privacy.truncated import paper_laplace_half_width
+from dpjoin.spec.hypergraph import AttributeNode, attribute_tree
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.workload import Workload
+
+MOST_PARTS = 64
+"""Buckets are made coarser until there are no more sub-instances than this."""
+
+Kind = tuple[tuple["Kind", int], ...]
+"""The type of a value of a node: for each child the type of its values, and the bucket of how many there are."""
+Spot = tuple[AttributeNode, Kind]
+"""What is counted: the values of a node that have a type."""
+C = TypeVar("C", bound=Approximate | Concentrated)
+
+
+def check_hierarchical(schema: Schema) -> None:
+    if len(schema.tables) < 2 or attribute_tree(schema) is None:
+        raise SpecError(
+            "method 'hierarchical' must have two or more tables, and attributes whose tables are nested or disjoint; "
+            "use method 'uniformize' where all tables share an attribute, else 'multi_table'"
+        )
+
+
+# Budgets
+
+
+@dataclass(frozen=True)
+class HierarchicalShares:
+    """The tight profile's split: one stage of degrees per level of the tree; what is left goes to the parts."""
+
+    split: Split
+    stage: Concentrated
+    """What one row can pay in one stage, however many of its questions the row takes part in."""
+
+
+def hierarchical_shares(budget: Budget, schema: Schema) -> HierarchicalShares:
+    """Split a budget. How many questions a row takes part in shows only later, so a fixed delta is set aside."""
+    stages = len(_levels(_tree(schema)))
+    aside = budget.exact.delta * TRUNCATION_SHARE
+    split = Split(budget=budget, truncation_delta=aside)
+    return HierarchicalShares(split, Concentrated(round_down(split.rho * SENSITIVITY_SHARE / stages), aside / stages))
+
+
+def gaussian_question(
+    composition: Composition, stage: Concentrated, questions: int, moves: int
+) -> tuple[Concentrated, int]:
+    """What one of several questions of a stage may cost, and its half-width. All of the stage's delta is used up."""
+    cost = Concentrated(round_down(stage.rho / questions), stage.delta / questions)
+    return cost, composition.half_width(cost.rho, cost.delta, moves=moves)
+
+
+def laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[Approximate, int]:
+    cost = Approximate(stage.epsilon / questions, stage.delta / questions)
+    return cost, paper_laplace_half_width(epsilon=cost.epsilon, delta=cost.delta, sensitivity=moves)
+
+
+# Release
+
+
+def hierarchical_tight(curator: Curator, workload: Workload, shares: HierarchicalShares, progress: Progress) -> Outcome:
+    """The `tight` profile: truncated Gaussian degrees, caps as bounds, rows pay by table. Spends all of the budget."""
+    parts = partition(curator, shares.stage, partial(gaussian_question, curator.composition), progress)
+    rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
+    rho = curator.rho_left / curator.unit_charge(rules, by_table=True)
+    measured = []
+    for n, inside in enumerate(curator.restrict("parts", rules, [Concentrated(rho)] * len(parts), by_table=True)):
+        progress("sizes", n, len(parts))
+        bound = inside.part_bound()
+        total = measure_total(inside, bound, Concentrated(round_down(rho * COUNT_SHARE)))
+        support = cells_of(workload, parts[n].rules)
+        measured.append(MeasuredPart(inside, bound, total, parts[n].words, support))
+    progress("sizes", len(parts), len(parts))
+    with one_blas_thread():
+        return measure_parts(workload, measured, progress)
+
+
+def hierarchical_paper(curator: Curator, workload: Workload, whole: Approximate, progress: Progress) -> Outcome:
+    """The `paper` profile: half the budget on truncated Laplace degrees, half on Algorithm 1 or 3 in every part."""
+    half = Approximate(whole.epsilon / 2, whole.delta / 2)
+    stages = len(_levels(_tree(curator.schema)))
+    stage = Approximate(half.epsilon / stages, half.delta / stages)
+    parts = partition(curator, stage, laplace_question, progress)
+    rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
+    times = curator.unit_charge(rules)
+    each = Approximate(half.epsilon / times, half.delta / times)
+    curators = curator.restrict("parts", rules, [each] * len(parts))
+    return measure_paper_parts(curators, [part.words for part in parts], workload, each, progress)
+
+
+# Partition
+
+
+@dataclass(frozen=True, eq=False)
+class PartOfJoin:
+    """A sub-instance: which rows of each table are in it, and its caps in words."""
+
+    rules: Mapping[str, Rules]
+    words: str
+
+
+@dataclass(eq=False)
+class _Known:
+    """The labels so far, the buckets that something can be in, and the answers they rest on."""
+
+    labels: dict[Spot, Labels] = field(default_factory=dict)
+    buckets: dict[Spot, tuple[int, ...]] = field(default_factory=dict)
+    degrees: dict[Spot, NoisyDegrees] = field(default_factory=dict)
+
+    def kinds(self, node: AttributeNode) -> Iterator[Kind]:
+        """Every type that a value of the node can have, also if none has it: nodes below must be labelled."""
+        return product(
+            *([(kind, b) for kind in self.kinds(child) for b in self.buckets[child, kind]] for child in node.children)
+        )
+
+    def rules(self, node: AttributeNode, kind: Kind) -> dict[str, Rules]:
+        """For each table below the node, which of its rows have the type."""
+        if not node.children:
+            return {table: {} for table in node.tables}
+        below = list(zip(node.children, kind, strict=True))
+        here = {self.labels[child, inner]: bucket for child, (inner, bucket) in below}
+        return {
+            table: {**here, **more} for child, (inner, _) in below for table, more in self.rules(child, inner).items()
+        }
+
+
+def partition(
+    curator: Curator, stage: C, question: Callable[[C, int, int], tuple[C, int]], progress: Progress
+) -> list[PartOfJoin]:
+    """Ask for the degrees of every node, one stage for each level of the tree, and list all sub-instances.
+
+    `stage` is what one row can pay in one stage; `question` says what each question costs if a row takes part in so
+    many of them, and the half-width of its noise.
+    """
+    root, known = _tree(curator.schema), _Known()
+    levels, labelled = _levels(root), 0
+    for number, level in enumerate(levels):
+        progress("degrees", number, len(levels))
+        asked = {
+            (node, kind): _question(known, above, node, kind, f", type {n}" if node.children else "")
+            for above, node in level
+            for n, kind in enumerate(known.kinds(node))
+        }
+        times = max(1, curator.participation([q.rules for q in asked.values()]))
+        cost, width = question(stage, times, curator.rows_moved)
+        answers = curator.noisy_degrees(f"degrees {number}", list(asked.values()), cost, half_width=width)
+        degrees = dict(zip(asked, answers, strict=True))
+        # Every node may multiply the number of sub-instances by about the same factor.
+        labelled += len(level)
+        most = MOST_PARTS ** (labelled / sum(map(len, levels)))
+        for spot, buckets in _fitting_buckets(root, known, degrees, most).items():
+            known.labels[spot] = curator.labels(asked[spot].name, [degrees[spot]], buckets)
+            known.buckets[spot] = tuple(sorted({0, *buckets.values()}))
+        known.degrees.update(degrees)
+    progress("degrees", len(levels), len(levels))
+    return [PartOfJoin(known.rules(root, kind), _words(known, root, kind)) for kind in known.kinds(root)]
+
+
+def _tree(schema: Schema) -> AttributeNode:
+    check_hierarchical(schema)
+    root = attribute_tree(schema)
+    assert root is not None, "checked"
+    return root
+
+
+def _levels(root: AttributeNode) -> list[list[tuple[AttributeNode, AttributeNode]]]:
+    """All nodes but the root, each with the one above it; first the leaves, then nodes by their height."""
+    levels: dict[int, list[tuple[AttributeNode, AttributeNode]]] = {}
+    for above in root.walk():
+        for node in above.children:
+            levels.setdefault(_height(node), []).append((above, node))
+    return [levels[height] for height in sorted(levels)]
+
+
+def _height(node: AttributeNode) -> int:
+    return max((1 + _height(child) for child in node.children), default=0)
+
+
+def _question(known: _Known, above: AttributeNode, node: AttributeNode, kind: Kind, suffix: str) -> Question:
+    """How many rows of the leaf's table, or values of the node that have the type, each value of the node above has."""
+    counted = f"values of {', '.join(node.path)}" if node.children else f"rows of {', '.join(node.tables)}"
+    name = f"{counted}{' per ' if above.path else ''}{', '.join(above.path)}{suffix}"
+    return Question(
+        name=name, rules=known.rules(node, kind), by=above.path, distinct=node.path if node.children else ()
+    )
+
+
+def _fitting_buckets(
+    root: AttributeNode, known: _Known, degrees: Mapping[Spot, NoisyDegrees], most: float
+) -> dict[Spot, dict[Value, int]]:
+    """Buckets that leave at most so many sub-instances: a function of the noisy degrees alone.
+
+    All values of a node start in one bucket. Where noisy degrees differ most, those above the threshold get one of
+    their own, then two, and so on, until caps double from bucket to bucket or there would be too many sub-instances.
+    """
+    found: dict[Spot, dict[Value, int]] = {spot: {} for spot in degrees}
+    sizes = {spot: len(buckets) for spot, buckets in known.buckets.items()} | dict.fromkeys(degrees, 1)
+    # Without attributes there is one value only, which needs no bucket of its own.
+    widths = {spot: _doublings(answer) for spot, answer in degrees.items() if answer.listed and answer.question.by}
+    while widths:
+        spot = max(widths, key=lambda s: (widths[s], not found[s]))
+        width = (widths[spot] + 1) // 2 if found[spot] else widths[spot]
+        finer = _buckets(degrees[spot], 2**width)
+        after = sizes | {spot: len({0, *finer.values()})}
+        if (found[spot] and width == widths[spot]) or _count(root, after) > most:
+            del widths[spot]
+        else:
+            found[spot], sizes, widths[spot] = finer, after, width
+    return found
+
+
+def _doublings(degrees: NoisyDegrees) -> int:
+    """How often the threshold must be doubled to reach the largest noisy degree."""
+    return (-(-max(degrees.listed.values()) // degrees.threshold) - 1).bit_length()
+
+
+def _buckets(degrees: NoisyDegrees, factor: int) -> dict[Value, int]:
+    """Each listed value's bucket: how often the threshold must be multiplied to reach its noisy degree."""
+    found = {}
+    for value, noisy in degrees.listed.items():
+        bucket, cap = 1, degrees.threshold * factor
+        while cap < noisy:
+            bucket, cap = bucket + 1, cap * factor
+        found[value] = bucket
+    return found
+
+
+def _count(node: AttributeNode, sizes: Mapping[Spot, int]) -> int:
+    """How many types the node's values have if those not labelled yet get one bucket; not listed, for they explode."""
+
+    def each(child: AttributeNode) -> int:
+        known = [size for (labelled, _), size in sizes.items() if labelled == child]
+        return sum(known) if known else _count(child, sizes)
+
+    return math.prod(each(child) for child in node.children)
+
+
+def _words(known: _Known, node: AttributeNode, kind: Kind) -> str:
+    """The caps of a sub-instance, for people."""
+    found = []
+    for child, (inner, bucket) in zip(node.children, kind, strict=True):
+        labels, degrees = known.labels[child, inner], known.degrees[child, inner]
+        found.append(f"at most {bucket_cap(labels, bucket, degrees):,} {labels.name}")
+        if child.children:
+            found.append(_words(known, child, inner))
+    return "; ".join(found)

@@ -1,0 +1,401 @@
+"""Public facts of a join: boundaries, components, join trees, attribute trees and size exponents.
+
+A join is a hypergraph H = (x, {x_1 … x_m}): its vertices are the attributes, its edges the tables.
+Everything here is a function of the `Schema` alone; no row is ever looked at.
+Sets of tables are frozensets of names, and answers keep the order in which the schema declares things.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+
+from dpjoin.spec.schema import Schema
+
+WIDTH = 100
+"""Columns of a drawing."""
+NAME_WIDTH = 40
+"""Columns of one table name in a drawing."""
+DEEPEST = 16
+"""Levels of a join tree beyond which a drawing lists its edges instead."""
+LARGEST_DENOMINATOR = 10_000
+"""Corners of a cover problem with up to 13 tables have denominators below this (largest 0/1 determinant: 9,477)."""
+
+
+# Boundaries and components
+
+
+def boundary(schema: Schema, tables: frozenset[str]) -> tuple[str, ...]:
+    """The attributes that these tables share with tables outside (∂E)."""
+    inside = _attributes(schema, _listed(schema, tables))
+    outside = _attributes(schema, (t.name for t in schema.tables if t.name not in tables))
+    return schema.in_order(inside & outside)
+
+
+def residual_components(schema: Schema, tables: frozenset[str]) -> tuple[frozenset[str], ...]:
+    """The connected parts of these tables once their boundary attributes are removed (C_E).
+
+    A table that has no attribute left is a part of its own.
+    """
+    return _parts(_residual(schema, tables))
+
+
+def components(schema: Schema) -> tuple[frozenset[str], ...]:
+    """The connected parts of the whole join; the join is their cross product."""
+    return residual_components(schema, _all(schema))
+
+
+def _all(schema: Schema) -> frozenset[str]:
+    return frozenset(t.name for t in schema.tables)
+
+
+def _listed(schema: Schema, tables: Iterable[str]) -> tuple[str, ...]:
+    """The tables in the order of declaration; an unknown name is an error."""
+    wanted = {schema.table(name).name for name in tables}
+    return tuple(t.name for t in schema.tables if t.name in wanted)
+
+
+def _attributes(schema: Schema, tables: Iterable[str]) -> frozenset[str]:
+    return frozenset(a for name in tables for a in schema.table(name).attributes)
+
+
+def _residual(schema: Schema, tables: frozenset[str]) -> dict[str, frozenset[str]]:
+    """H_{E,∂E}: each table of E with its attributes outside the boundary."""
+    fixed = frozenset(boundary(schema, tables))
+    return {name: _attributes(schema, [name]) - fixed for name in _listed(schema, tables)}
+
+
+def _parts(edges: Mapping[str, frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """The connected parts of a hypergraph, the part of the first table first."""
+    left, found = list(edges), []
+    while left:
+        part, reached = [left.pop(0)], set[str]()
+        for name in part:  # grows while it is read
+            reached |= edges[name]
+            part += [other for other in left if edges[other] & reached]
+            left = [other for other in left if other not in part]
+        found.append(frozenset(part))
+    return tuple(found)
+
+
+# Acyclic joins
+
+
+def join_tree(schema: Schema) -> tuple[tuple[str, str | None], ...] | None:
+    """(table, parent) in the order of GYO elimination, or None if the join is cyclic.
+
+    A table can be eliminated when one other remaining table holds all it shares with the remaining ones;
+    that table is its parent. A table that shares nothing with the rest is the root of its part (parent None).
+    Postcondition: the tables that hold one attribute are connected in the tree (running intersection).
+    Later tables are eliminated first and prefer the earliest parent, so trees are rooted early and stay flat.
+    """
+    order, core = _eliminate(schema)
+    return None if core else order
+
+
+def is_acyclic(schema: Schema) -> bool:
+    """Whether the join has a join tree (α-acyclic)."""
+    return join_tree(schema) is not None
+
+
+def cyclic_core(schema: Schema) -> frozenset[str]:
+    """The tables that GYO elimination cannot remove: none for an acyclic join.
+
+    The core holds every cycle, and also the tables that lie between two cycles.
+    """
+    return _eliminate(schema)[1]
+
+
+def _eliminate(schema: Schema) -> tuple[tuple[tuple[str, str | None], ...], frozenset[str]]:
+    left = {t.name: frozenset(t.attributes) for t in schema.tables}
+    order: list[tuple[str, str | None]] = []
+    while ear := _ear(left):
+        order.append(ear)
+        del left[ear[0]]
+    return tuple(order), frozenset(left)
+
+
+def _ear(left: dict[str, frozenset[str]]) -> tuple[str, str | None] | None:
+    """The last table that can be eliminated, with its parent."""
+    holders = Counter(a for attributes in left.values() for a in attributes)
+    for name, attributes in reversed(left.items()):
+        shared = {a for a in attributes if holders[a] > 1}
+        if not shared:
+            return name, None
+        for other, held in left.items():
+            if other != name and shared <= held:
+                return name, other
+    return None
+
+
+# Hierarchical joins
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeNode:
+    """A node of the attribute tree of a hierarchical join.
+
+    Attributes with the same tables form one node, since they always share their degrees.
+    Every table is the path from the root to one leaf, and every leaf belongs to one table.
+    """
+
+    attributes: tuple[str, ...]
+    """The node's own attributes; none at a virtual node."""
+    path: tuple[str, ...]
+    """The attributes of the node and of the nodes above it, in the order of the schema."""
+    tables: frozenset[str]
+    """The tables that hold the node (atom)."""
+    children: tuple[AttributeNode, ...] = ()
+
+    @property
+    def virtual(self) -> bool:
+        """Whether the node has no attribute: the root of a disconnected join, or the leaf of a fully shared table."""
+        return not self.attributes
+
+    def walk(self) -> Iterator[AttributeNode]:
+        """This node and all below it, from the top."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def is_hierarchical(schema: Schema) -> bool:
+    """Whether the table sets of every two attributes are nested or disjoint."""
+    return all(a <= b or b <= a or not a & b for a, b in combinations(_holders(schema), 2))
+
+
+def attribute_tree(schema: Schema) -> AttributeNode | None:
+    """The attribute tree of a hierarchical join; None if the join is not hierarchical.
+
+    Two kinds of virtual node complete the paper's tree. A table whose attributes are all shared gets a
+    leaf of its own with path x_j; its degree there is the multiplicity of a row.
+    A disconnected join gets a root without attributes, whose children are the roots of its components.
+    """
+    if not is_hierarchical(schema):
+        return None
+    holders, everything = _holders(schema), _all(schema)
+    return _node(schema, holders, everything, (), holders.get(everything, ()))
+
+
+def _holders(schema: Schema) -> dict[frozenset[str], tuple[str, ...]]:
+    """Which attributes each occurring set of tables has in common: attributes with equal sets are merged."""
+    merged: dict[frozenset[str], tuple[str, ...]] = {}
+    for attribute in schema.attributes:
+        tables = frozenset(schema.tables_with(attribute.name))
+        merged[tables] = (*merged.get(tables, ()), attribute.name)
+    return merged
+
+
+def _node(
+    schema: Schema,
+    holders: Mapping[frozenset[str], tuple[str, ...]],
+    tables: frozenset[str],
+    above: tuple[str, ...],
+    attributes: tuple[str, ...],
+) -> AttributeNode:
+    path = schema.in_order((*above, *attributes))
+    if len(tables) == 1:
+        return AttributeNode(attributes=attributes, path=path, tables=tables)
+    inner = [s for s in holders if s < tables]
+    largest = [s for s in inner if not any(s < other for other in inner)]
+    fully_shared = tables.difference(*largest)
+    groups = [*largest, *(frozenset({name}) for name in fully_shared)]
+    place = {t.name: i for i, t in enumerate(schema.tables)}
+    groups.sort(key=lambda s: min(place[name] for name in s))
+    children = tuple(_node(schema, holders, s, path, holders.get(s, ())) for s in groups)
+    return AttributeNode(attributes=attributes, path=path, tables=tables, children=children)
+
+
+# Sizes
+
+
+def edge_cover(schema: Schema) -> dict[str, Fraction]:
+    """A smallest fractional edge cover: weights of the tables that sum to ≥ 1 at every attribute.
+
+    A join of sets with n rows each has at most n to the sum of the weights results (Atserias, Grohe and Marx).
+    The weights are exact: a fractional packing of the attributes with the same value proves that none is smaller.
+    """
+    return _cover({t.name: frozenset(t.attributes) for t in schema.tables})
+
+
+def agm_exponent(schema: Schema, among: frozenset[str] | None = None) -> Fraction:
+    """ρ of the join of these tables (all, unless told): it has at most n^ρ results if no table repeats a row."""
+    names = _listed(schema, _all(schema) if among is None else among)
+    return sum(_cover({name: _attributes(schema, [name]) for name in names}).values(), Fraction(0))
+
+
+def boundary_exponent(schema: Schema, tables: frozenset[str]) -> Fraction:
+    """ρ(H_{E,∂E}): at one value of their boundary these tables have at most n^ρ results if none repeats a row."""
+    return sum(_cover(_residual(schema, tables)).values(), Fraction(0))
+
+
+def worst_case_error_exponent(schema: Schema, *, repeated_rows: bool = False) -> Fraction:
+    """The exponent of n in the paper's worst-case error of MultiTable (appendix, Worst-Case Error Bound).
+
+    Tables without repeated rows: sqrt(n^ρ(H) · max_{E ⊊ [m]} n^ρ(H_{E,∂E})), so (ρ(H) + max_E ρ(H_{E,∂E})) / 2.
+    Tables with repeated rows: n^(m - 1/2).
+    Logarithms of n, the number of queries and the domain, and the privacy parameters are not in the exponent.
+
+    An attribute inside E but off its boundary is off the boundary of every larger set, so a cover for the larger
+    set also serves E, and the maximum is attained where E leaves out one table.
+    """
+    if repeated_rows:
+        return len(schema.tables) - Fraction(1, 2)
+    everything = _all(schema)
+    largest = max(boundary_exponent(schema, everything - {name}) for name in everything)
+    return (agm_exponent(schema) + largest) / 2
+
+
+def _cover(edges: Mapping[str, frozenset[str]]) -> dict[str, Fraction]:
+    """The cover of any hypergraph; empty edges weigh nothing."""
+    names = list(edges)
+    sets = {frozenset(n for n in names if a in edges[n]) for e in edges.values() for a in e}
+    # Where the tables of one attribute are among those of another, covering the first covers the second.
+    rows = sorted(sorted(map(names.index, s)) for s in sets if not any(other < s for other in sets))
+    if not rows:
+        return dict.fromkeys(names, Fraction(0))
+    matrix = [[int(i in row) for i in range(len(names))] for row in rows]
+    weights = _corner(matrix, cover=True)
+    packing = _corner(list(map(list, zip(*matrix, strict=True))), cover=False)
+    covers = all(sum(weights[i] for i in row) >= 1 for row in rows)
+    packs = all(sum(p for p, row in zip(packing, rows, strict=True) if i in row) <= 1 for i in range(len(names)))
+    if not (covers and packs and min(*weights, *packing) >= 0 and sum(weights) == sum(packing)):
+        raise ArithmeticError(f"the edge cover of {len(names)} tables has no proof with small fractions")
+    return dict(zip(names, weights, strict=True))
+
+
+def _corner(matrix: list[list[int]], *, cover: bool) -> list[Fraction]:
+    """The fractions next to a solution of min Σw, Mw ≥ 1 (cover) or max Σw, Mw ≤ 1, w ≥ 0. The caller verifies."""
+    from scipy.optimize import linprog
+
+    sign = 1 if cover else -1
+    signed = [[-sign * v for v in row] for row in matrix]
+    solved = linprog([sign] * len(matrix[0]), A_ub=signed, b_ub=[-sign] * len(matrix), method="highs-ds")
+    if not solved.success:
+        raise ArithmeticError(f"the edge cover could not be computed: {solved.message}")
+    return [Fraction(float(w)).limit_denominator(LARGEST_DENOMINATOR) for w in solved.x]
+
+
+# Words and pictures
+
+
+def join_class(schema: Schema) -> str:
+    """The most specific of: one table, disconnected, two tables, star, path, hierarchical, acyclic, cyclic.
+
+    In a star every two tables share the same attributes; in a path the tables lie in a line and share
+    attributes with their neighbours only.
+    """
+    if len(schema.tables) == 1:
+        return "one table"
+    if len(components(schema)) > 1:
+        return "disconnected"
+    if len(schema.tables) == 2:
+        return "two tables"
+    pairs = list(combinations(schema.tables, 2))
+    if len({frozenset(a.attributes) & frozenset(b.attributes) for a, b in pairs}) == 1:
+        return "star"
+    joined = _joined_pairs(schema)
+    degrees = Counter(name for pair in joined for name in pair[:2])
+    if len(joined) == len(schema.tables) - 1 and max(degrees.values()) == 2:
+        return "path"
+    if is_hierarchical(schema):
+        return "hierarchical"
+    return "acyclic" if is_acyclic(schema) else "cyclic"
+
+
+def drawing(schema: Schema) -> str:
+    """The join for a terminal, at most 100 columns wide.
+
+    An acyclic join is drawn as its join tree, every edge with the attributes it shares; a very deep tree
+    and a cyclic join become a list of edges, the latter with the tables of its cyclic part.
+
+    >>> from dpjoin.spec.schema import Attribute, Table
+    >>> a, b, c, d = (Attribute(name=n, key=True) for n in "abcd")
+    >>> r, s, t = (Table(name=n, attributes=tuple(x)) for n, x in (("r", "ab"), ("s", "bc"), ("t", "cd")))
+    >>> print(drawing(Schema((r, s, t), (a, b, c, d))))
+    r
+    └─ s  on b
+       └─ t  on c
+    >>> print(drawing(Schema((r, s, Table(name="t", attributes=("a", "c"))), (a, b, c))))
+    r ─ s  on b
+    r ─ t  on a
+    s ─ t  on c
+    cyclic part: r, s, t
+    """
+    tree = join_tree(schema)
+    if tree is None:
+        lines = [_edge(a, b, shared) for a, b, shared in _joined_pairs(schema)]
+        lines += [_short(name, WIDTH) for part in components(schema) if len(part) == 1 for name in part]
+        core = cyclic_core(schema)
+        for part in _parts({name: _attributes(schema, [name]) for name in _listed(schema, core)}):
+            lines += _wrapped("cyclic part: ", _listed(schema, part))
+        return "\n".join(lines)
+    parents = dict(tree)
+    children = {t.name: [s.name for s in schema.tables if parents[s.name] == t.name] for t in schema.tables}
+    roots = [t.name for t in schema.tables if parents[t.name] is None]
+    if _depth(parents) > DEEPEST:
+        edges = [(parents[t.name], t.name) for t in schema.tables]
+        lines = [_edge(a, b, _shared(schema, a, b)) for a, b in edges if a is not None]
+        return "\n".join([*lines, *(_short(r, WIDTH) for r in roots if not children[r])])
+    return "\n".join(_short(line, WIDTH) for r in roots for line in (r, *_branches(schema, children, r, "")))
+
+
+def _branches(schema: Schema, children: Mapping[str, list[str]], name: str, indent: str) -> Iterator[str]:
+    """One line per table below this one."""
+    for child in children[name]:
+        last = child == children[name][-1]
+        on = ", ".join(_shared(schema, name, child))
+        yield f"{indent}{'└' if last else '├'}─ {_short(child, NAME_WIDTH)}  on {on}"
+        yield from _branches(schema, children, child, f"{indent}{' ' if last else '│'}  ")
+
+
+def _depth(parents: Mapping[str, str | None]) -> int:
+    """The largest number of edges from a table up to its root."""
+    deepest = 0
+    for name in parents:
+        up, steps = parents[name], 0
+        while up is not None:
+            up, steps = parents[up], steps + 1
+        deepest = max(deepest, steps)
+    return deepest
+
+
+def _joined_pairs(schema: Schema) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Every two tables that share attributes, with what they share."""
+    names = [t.name for t in schema.tables]
+    return [(a, b, shared) for a, b in combinations(names, 2) if (shared := _shared(schema, a, b))]
+
+
+def _shared(schema: Schema, a: str, b: str) -> tuple[str, ...]:
+    return schema.in_order(_attributes(schema, [a]) & _attributes(schema, [b]))
+
+
+def _edge(a: str, b: str, shared: Iterable[str]) -> str:
+    return _short(f"{_short(a, NAME_WIDTH)} ─ {_short(b, NAME_WIDTH)}  on {', '.join(shared)}", WIDTH)
+
+
+def _wrapped(head: str, names: Iterable[str]) -> list[str]:
+    """One or more lines that list the names after a head."""
+    from rich.cells import cell_len
+
+    lines = [head]
+    for name in names:
+        word = _short(name, NAME_WIDTH)
+        fresh = lines[-1] == head
+        if not fresh and cell_len(lines[-1]) + cell_len(word) + 3 > WIDTH:
+            lines[-1] += ","
+            lines.append(" " * len(head) + word)
+        else:
+            lines[-1] += word if fresh else f", {word}"
+    return lines
+
+
+def _short(text: str, width: int) -> str:
+    """The text in at most so many columns, ending in … where it was cut; nothing that moves the cursor."""
+    from rich.cells import cell_len, set_cell_size
+
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return plain if cell_len(plain) <= width else set_cell_size(plain, width - 1).rstrip() + "…"

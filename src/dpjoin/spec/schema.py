@@ -1,0 +1,385 @@
+"""The public description of the tables: attributes with finite domains, tables, and how they join.
+
+Nothing here is learned from data. A row whose value lies outside an attribute's domain follows a
+public rule: it becomes `other` where the attribute has one, otherwise it is dropped from its table.
+Either way one row of a table becomes at most one row, so neighbours stay neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
+
+from dpjoin.canonical import flag, instance, items, mapping, names, plain, text, whole
+from dpjoin.errors import SpecError, suggest
+
+Value = str | int | bool
+OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One column of the join, with its public domain.
+
+    Exactly one of `values`, `range`, `bins` and `key` describes the domain:
+
+    * `values`: the listed categories (all text, all whole numbers, or all booleans);
+    * `range`: the whole numbers from low to high, both included;
+    * `bins`: edges e0 < e1 < … of numeric bins [e0, e1), [e1, e2), …; the last bin includes its right edge;
+    * `key`: no domain. Tables join on it and no query looks at it.
+
+    >>> delay = Attribute(name="delay", bins=(-math.inf, 0, 15, math.inf))
+    >>> delay.size, [delay.code(v) for v in (-3, 0, 14.9, 400)]
+    (3, [0, 1, 1, 2])
+    >>> Attribute(name="carrier", values=("UA", "AA"), other=True).code("ZZ")
+    2
+    """
+
+    name: str
+    values: tuple[Value, ...] | None = None
+    range: tuple[int, int] | None = None
+    bins: tuple[float, ...] | None = None
+    key: bool = False
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", text(self.name, "an attribute's name"))
+        for key in ("values", "range", "bins"):
+            given: object = getattr(self, key)
+            if given is not None:
+                what = f"attribute {self.name!r}: {key}"
+                object.__setattr__(self, key, tuple(plain(v, what) for v in items(given, what)))
+        for key in ("key", "other"):
+            object.__setattr__(self, key, flag(getattr(self, key), f"attribute {self.name!r}: {key}"))
+        _check_attribute(self)
+
+    @property
+    def size(self) -> int:
+        """How many values the attribute takes, `other` included."""
+        if self.values is not None:
+            known = len(self.values)
+        elif self.range is not None:
+            known = self.range[1] - self.range[0] + 1
+        elif self.bins is not None:
+            known = len(self.bins) - 1
+        else:
+            raise SpecError(
+                f"attribute {self.name!r} is a key and has no domain; give it values, a range or bins to ask about it"
+            )
+        return known + self.other
+
+    @property
+    def ordered(self) -> bool:
+        """Whether prefixes and ranges make sense: numbers do, categories do in the order they are listed."""
+        return not self.key
+
+    @property
+    def labels(self) -> tuple[Value | None, ...]:
+        """What a reader sees for each code; `other` is None (missing) among whole numbers and booleans."""
+        known: tuple[Value | None, ...]
+        if self.values is not None:
+            known = self.values
+            rest: Value | None = OTHER if all(isinstance(v, str) for v in self.values) else None
+        elif self.range is not None:
+            known, rest = tuple(range(self.range[0], self.range[1] + 1)), None
+        elif self.bins is not None:
+            last = len(self.bins) - 2
+            known = tuple(
+                f"[{_edge(a)}, {_edge(b)}{']' if i == last and math.isfinite(b) else ')'}"
+                for i, (a, b) in enumerate(pairwise(self.bins))
+            )
+            rest = OTHER
+        else:
+            raise SpecError(f"attribute {self.name!r} is a key and has no domain")
+        return (*known, rest) if self.other else known
+
+    @property
+    def amounts(self) -> tuple[Fraction, ...]:
+        """The number each code stands for in a sum: itself, or the middle of its bin; `other` counts as zero."""
+        if self.values is not None and all(isinstance(v, int) for v in self.values):
+            known = [Fraction(int(v)) for v in self.values]
+        elif self.range is not None:
+            known = [Fraction(v) for v in range(self.range[0], self.range[1] + 1)]
+        elif self.bins is not None:
+            if not all(math.isfinite(e) for e in self.bins):
+                raise SpecError(
+                    f"attribute {self.name!r} has an infinite bin and cannot be summed; give every bin finite edges"
+                )
+            known = [(Fraction(a) + Fraction(b)) / 2 for a, b in pairwise(self.bins)]
+        else:
+            raise SpecError(f"attribute {self.name!r} is not numeric and cannot be summed")
+        return tuple(known) + (Fraction(0),) * self.other
+
+    def code(self, value: object) -> int | None:
+        """The public rule for one value: its code, or None when the row is dropped. Never raises."""
+        known = self._known_code(value)
+        if known is None and self.other:
+            return self.size - 1
+        return known
+
+    def _known_code(self, value: object) -> int | None:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return None
+        if self.values is not None:
+            if isinstance(self.values[0], str):
+                return self._positions.get(value) if isinstance(value, str) else None
+            return self._positions.get(value) if isinstance(value, int | float) else None
+        if isinstance(value, str) or not isinstance(value, int | float):
+            return None
+        if self.range is not None:
+            low, high = self.range
+            return int(value) - low if low <= value <= high and value == math.floor(value) else None
+        if self.bins is not None:
+            for i, (a, b) in enumerate(pairwise(self.bins)):
+                if a <= value < b:
+                    return i
+            return len(self.bins) - 2 if value == self.bins[-1] else None
+        return None
+
+    @cached_property
+    def _positions(self) -> dict[object, int]:
+        return {v: i for i, v in enumerate(self.values or ())}
+
+
+def _edge(edge: float) -> str:
+    if math.isinf(edge):
+        return "-inf" if edge < 0 else "inf"
+    return str(int(edge)) if edge == int(edge) else repr(edge)
+
+
+def _check_attribute(a: Attribute) -> None:
+    described = [k for k, v in (("values", a.values), ("range", a.range), ("bins", a.bins)) if v is not None]
+    described += ["key"] * a.key
+    if len(described) != 1:
+        has = " and ".join(described) if described else "none"
+        raise SpecError(f"attribute {a.name!r} must have one of values, range, bins, key = true; it has {has}")
+    if a.key and a.other:
+        raise SpecError(f"attribute {a.name!r} is a key and takes every value; remove other")
+    if a.values is not None:
+        kinds = {type(v) for v in a.values}
+        if len(kinds) != 1 or not kinds <= {str, int, bool}:
+            raise SpecError(
+                f"attribute {a.name!r}: values must be all text, all whole numbers or all booleans, at least one; "
+                "use bins for other numbers"
+            )
+        if len(set(a.values)) != len(a.values):
+            twice = next(v for i, v in enumerate(a.values) if v in a.values[:i])
+            raise SpecError(f"attribute {a.name!r}: value {twice!r} must occur once; remove the repetition")
+        if a.other and OTHER in a.values:
+            raise SpecError(f"attribute {a.name!r}: values hold {OTHER!r} and other = true adds it; remove one")
+    if a.range is not None:
+        if len(a.range) != 2 or not all(isinstance(v, int) and not isinstance(v, bool) for v in a.range):
+            raise SpecError(f"attribute {a.name!r}: range ({list(a.range)}) must be two whole numbers [low, high]")
+        if a.range[0] > a.range[1]:
+            raise SpecError(f"attribute {a.name!r}: range ({list(a.range)}) must run from low to high; swap them")
+        if max(abs(a.range[0]), abs(a.range[1])) > 2**31 - 2:
+            raise SpecError(f"attribute {a.name!r}: range ({list(a.range)}) must lie within 32-bit whole numbers")
+    if a.bins is not None:
+        if len(a.bins) < 2:
+            raise SpecError(f"attribute {a.name!r}: bins must have at least two edges")
+        for edge in a.bins:
+            if isinstance(edge, bool) or not isinstance(edge, int | float) or edge != edge:
+                raise SpecError(f"attribute {a.name!r}: bins ({edge!r}) must be numbers; use values for categories")
+        for low, high in pairwise(a.bins):
+            if not low < high:
+                raise SpecError(
+                    f"attribute {a.name!r}: bins must not overlap: edge {_edge(high)} follows {_edge(low)}; "
+                    "list the edges in increasing order"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DegreeBound:
+    """A public promise about a table: at most `limit` of its rows share one value of `attributes`."""
+
+    attributes: tuple[str, ...]
+    limit: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", names(self.attributes, "a degree bound: attributes"))
+        object.__setattr__(self, "limit", whole(self.limit, "a degree bound"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table: which attributes it has, under which column names, and whether its rows are secret."""
+
+    name: str
+    attributes: tuple[str, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Attribute -> column, where the two names differ."""
+    private: bool = True
+    source: str | None = None
+    """Where the rows are (a file); None when tables are handed over in Python."""
+    source_table: str | None = None
+    """The table inside a database file."""
+    bounds: tuple[DegreeBound, ...] = ()
+    """Public bounds on degrees; a unique key is the bound 1."""
+    enforce: bool = False
+    """Whether rows beyond the bounds are removed at a price (True), or promised not to exist (False)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", text(self.name, "a table's name"))
+        what = f"table {self.name!r}"
+        object.__setattr__(self, "attributes", names(self.attributes, f"{what}: attributes"))
+        columns = mapping(self.columns, f"{what}: columns")
+        named = {text(a, f"{what}: columns"): text(c, f"{what}: columns") for a, c in columns.items()}
+        object.__setattr__(self, "columns", MappingProxyType(named))
+        for key in ("private", "enforce"):
+            object.__setattr__(self, key, flag(getattr(self, key), f"{what}: {key}"))
+        source = os.fspath(self.source) if isinstance(self.source, os.PathLike) else self.source
+        object.__setattr__(self, "source", source if source is None else text(source, f"{what}: source"))
+        inside = self.source_table
+        object.__setattr__(self, "source_table", inside if inside is None else text(inside, f"{what}: table"))
+        bounds = items(self.bounds, f"{what}: bounds")
+        object.__setattr__(self, "bounds", tuple(instance(b, DegreeBound, f"{what}: a bound") for b in bounds))
+
+    def column(self, attribute: str) -> str:
+        return self.columns.get(attribute, attribute)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Tables and attributes: the hypergraph of a natural join, H = (x, {x_1 … x_m}), with public domains.
+
+    >>> schema = Schema(
+    ...     tables=(Table(name="r", attributes=("a", "b")), Table(name="s", attributes=("b", "c"))),
+    ...     attributes=(Attribute(name="a", range=(0, 3)), Attribute(name="b", key=True),
+    ...                 Attribute(name="c", values=("x", "y"))))
+    >>> schema.join_attributes, schema.queryable, schema.shape(("a", "c"))
+    (('b',), ('a', 'c'), (4, 2))
+    """
+
+    tables: tuple[Table, ...]
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        tables, attributes = items(self.tables, "tables"), items(self.attributes, "attributes")
+        object.__setattr__(self, "tables", tuple(instance(t, Table, "a table of the schema") for t in tables))
+        declared = tuple(instance(a, Attribute, "an attribute of the schema") for a in attributes)
+        object.__setattr__(self, "attributes", declared)
+        _check_schema(self)
+
+    def attribute(self, name: str) -> Attribute:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise SpecError(f"attribute {name!r} is not declared; {suggest(name, self._by_name)}") from None
+
+    def table(self, name: str) -> Table:
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise SpecError(f"table {name!r} is not declared; {suggest(name, [t.name for t in self.tables])}")
+
+    @cached_property
+    def _by_name(self) -> dict[str, Attribute]:
+        return {a.name: a for a in self.attributes}
+
+    @property
+    def join_attributes(self) -> tuple[str, ...]:
+        """The attributes that several tables share."""
+        return tuple(a.name for a in self.attributes if len(self.tables_with(a.name)) > 1)
+
+    @property
+    def queryable(self) -> tuple[str, ...]:
+        """The attributes with a domain, in the order they are declared."""
+        return tuple(a.name for a in self.attributes if not a.key)
+
+    @property
+    def private_tables(self) -> tuple[str, ...]:
+        return tuple(t.name for t in self.tables if t.private)
+
+    def tables_with(self, attribute: str) -> tuple[str, ...]:
+        return tuple(t.name for t in self.tables if attribute in t.attributes)
+
+    def owner(self, attribute: str) -> str:
+        """The first table that has the attribute; at a join attribute all its tables agree."""
+        return self.tables_with(attribute)[0]
+
+    def shape(self, attributes: Sequence[str]) -> tuple[int, ...]:
+        return tuple(self.attribute(a).size for a in attributes)
+
+    def cells(self, attributes: Sequence[str]) -> int:
+        return math.prod(self.shape(attributes))
+
+    def in_order(self, attributes: Iterable[str]) -> tuple[str, ...]:
+        """The attributes in the order of declaration, each once."""
+        wanted = set(attributes)
+        return tuple(a.name for a in self.attributes if a.name in wanted)
+
+    @classmethod
+    def from_toml(cls, path: str) -> Schema:
+        """The schema part of a spec file."""
+        from dpjoin.spec.toml import Spec
+
+        return Spec.from_toml(path).schema
+
+
+def with_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Schema:
+    """The schema of tables with only the rows within the caps: enforced bounds, on top of those declared."""
+    tables = [
+        replace(t, bounds=(*t.bounds, *caps[t.name]), enforce=True) if caps.get(t.name) else t for t in schema.tables
+    ]
+    return Schema(tuple(tables), schema.attributes)
+
+
+def _check_schema(schema: Schema) -> None:
+    tables, attributes = [t.name for t in schema.tables], [a.name for a in schema.attributes]
+    if not tables:
+        raise SpecError("the schema must have at least one table; add [tables.NAME]")
+    for what, declared in (("table", tables), ("attribute", attributes)):
+        for i, name in enumerate(declared):
+            if name in declared[:i]:
+                raise SpecError(f"{what} {name!r} must be declared once; remove the second")
+    lower = {name.lower(): name for name in attributes}
+    for name in attributes:
+        if lower[name.lower()] != name:
+            raise SpecError(
+                f"attributes {name!r} and {lower[name.lower()]!r} must differ in more than case (SQL is blind to it); "
+                "rename one, and name its column in columns"
+            )
+    for table in schema.tables:
+        if not table.attributes:
+            raise SpecError(f"table {table.name!r} must have at least one attribute")
+        if len(set(table.attributes)) != len(table.attributes):
+            raise SpecError(f"table {table.name!r} must list each attribute once")
+        for name in table.attributes:
+            if name not in attributes:
+                raise SpecError(
+                    f"table {table.name!r} has attribute {name!r}, which is not declared; {suggest(name, attributes)}"
+                )
+        for name in table.columns:
+            if name not in table.attributes:
+                raise SpecError(
+                    f"table {table.name!r} names a column for {name!r}, which is not one of its attributes; "
+                    f"{suggest(name, table.attributes)}"
+                )
+        for bound in table.bounds:
+            if bound.limit < 1:
+                raise SpecError(f"table {table.name!r}: a degree bound ({bound.limit}) must be at least 1")
+            if not bound.attributes:
+                raise SpecError(
+                    f"table {table.name!r}: a degree bound ({bound.limit}) must name at least one attribute; "
+                    "name the key, or leave the bound out"
+                )
+            for name in bound.attributes:
+                if name not in table.attributes:
+                    raise SpecError(
+                        f"table {table.name!r} bounds the degree of {name!r}, which is not one of its attributes; "
+                        f"{suggest(name, table.attributes)}"
+                    )
+    for name in attributes:
+        if not schema.tables_with(name):
+            raise SpecError(
+                f"attribute {name!r} is in no table; add it to a table's attributes or remove it "
+                f"(tables: {', '.join(tables)})"
+            )
+    if not schema.private_tables:
+        raise SpecError("no table is private, so there is nothing to protect; ask DuckDB directly")
