@@ -7,10 +7,7 @@ operating system's, and Hypothesis its usual examples. `--fresh` (and `make test
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,30 +15,10 @@ from threadpoolctl import threadpool_limits
 
 from dpjoin.privacy import noise
 
-sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("support")
+from support.bits import BITS  # noqa: E402
+
 threadpool_limits(1)
-
-
-class Bits:
-    """Stands in for `os` and `secrets` behind the one door for randomness."""
-
-    def __init__(self) -> None:
-        self._stream = random.Random(0)
-
-    def begin(self, name: str) -> None:
-        self._stream.seed(name)
-
-    def urandom(self, size: int) -> bytes:
-        return self._stream.randbytes(size)
-
-    def randbits(self, k: int) -> int:
-        return self._stream.getrandbits(k)
-
-    def randbelow(self, exclusive_upper_bound: int) -> int:
-        return self._stream.randrange(exclusive_upper_bound)
-
-
-BITS = Bits()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

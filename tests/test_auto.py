@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.auto import choose as auto
 from dpjoin.auto.choose import auto_shares, auto_tight
 from dpjoin.auto.forecast import hybrid_error
@@ -21,7 +20,6 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.progress import silent
 from dpjoin.measure.ranks import aligned_size, degree_sequence
 from dpjoin.measure.totals import NoisyTotal
-from dpjoin.methods.as_one import as_one_name
 from dpjoin.methods.correlation import (
     DEGREES_KNOWN,
     Degrees,
@@ -35,64 +33,13 @@ from dpjoin.methods.correlation import (
     meetings_of,
     per_table_error,
 )
-from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.degree_bounds import bound_is_public
 from dpjoin.privacy.parts import Question
 from dpjoin.spec.schema import DegreeBound
-from test_capped import ranks_of
-from test_uniformize import changed, schema_of, skewed_rows
-
-SHARP = Budget(epsilon=50.0, delta=1e-6)
-
-
-CHAINS = {"path": {"r": "Ap", "s": "ABq", "t": "Bu"}, "triangle": {"r": "ABp", "s": "BCq", "t": "CAu"}}
-"""Joins without an attribute that all tables share."""
-
-
-def declared(shape: str) -> dj.Schema:
-    """The same with a domain for the key, so that tables can be modelled alone."""
-    if shape in CHAINS:
-        tables = tuple(dj.Table(name=t, attributes=tuple(x)) for t, x in CHAINS[shape].items())
-        names = sorted({a for t in tables for a in t.attributes})
-        return dj.Schema(tables, tuple(dj.Attribute(name=a, range=(0, 4 if a == "A" else 2)) for a in names))
-    schema = schema_of(shape)
-    attributes = (dj.Attribute(name=a.name, range=(0, 4)) if a.key else a for a in schema.attributes)
-    return dj.Schema(schema.tables, tuple(attributes))
-
-
-def forced_way(way: auto.Way, method: str) -> auto.Way:
-    """The same, with one method that promises least."""
-    return replace(way, errors={**way.errors, method: -1.0})
-
-
-UNSEEN = "a join that does not show under caps"
-
-
-def force(way: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make `auto` go one way; None: as it likes."""
-    if way is not None:
-        predicted, method = auto.predicted_errors, "capped" if way == UNSEEN else way
-        monkeypatch.setattr(auto, "predicted_errors", lambda *given: forced_way(predicted(*given), method))
-        monkeypatch.setattr(auto, "shows", lambda size: way != UNSEEN)
-
-
-def taken(schema: dj.Schema, way: str) -> str:
-    """What `auto` runs then."""
-    if way != UNSEEN:
-        return way
-    return (
-        "hybrid"
-        if auto_shares(SHARP, schema).hybrid is not None and not bound_is_public(schema)
-        else as_one_name(schema)
-    )
-
-
-def bounded(shape: str, limit: int) -> dj.Schema:
-    """The same, with a declared bound on how many rows of a table have one value of the key."""
-    schema = schema_of(shape)
-    bound = (DegreeBound(attributes=("A",), limit=limit),)
-    return dj.Schema(tuple(replace(t, bounds=bound) for t in schema.tables), schema.attributes)
+from support.audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
+from support.auto import CHAINS, SHARP, UNSEEN, bounded, declared, even_tables, force, forced_way, taken
+from support.capped import ranks_of
+from support.skewed import changed, schema_of, skewed_rows
 
 
 def met(degrees: Degrees, size: float) -> list[Meeting]:
@@ -402,20 +349,6 @@ def test_going_by_the_exact_size_where_caps_show_nothing_is_caught(
 
 
 # Joins that do not show under caps ---------------------------------------------------------------------------------
-
-
-def even_tables(shape: dict[str, str], rows: int, values: int, rng: np.random.Generator) -> dict[str, pa.Table]:
-    """Keys (capital letters) are drawn evenly, or by Zipf's law where there are many; attributes have three values."""
-    popular = 1 / np.arange(1, values + 1) if values > 100 else np.ones(values)
-    return {
-        t: pa.table(
-            {
-                a: rng.choice(values, rows, p=popular / popular.sum()) if a.isupper() else rng.integers(0, 3, rows)
-                for a in attributes
-            }
-        )
-        for t, attributes in shape.items()
-    }
 
 
 SMALL = {

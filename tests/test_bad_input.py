@@ -16,7 +16,7 @@ import pytest
 import dpjoin
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.spec.schema import DegreeBound
-from shop import SPEC, journal_lines, make_shop, offers, run, visits
+from support.shop import SPEC, journal_lines, make_shop, offers, run, visits
 
 BIG = "\n".join(
     ["[tables.wide]", "source = 'visits.parquet'", f"attributes = {[f'a{i}' for i in range(9)]}"]

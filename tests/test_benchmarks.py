@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import fading
 import kernel
 import large
@@ -26,6 +22,7 @@ import report
 import unseen
 import wide
 from baselines import Elastic, PerTable, elastic_beta, elastic_gaussian, mean_total_variation
+from dpjoin.engine.brute import BruteEngine
 
 SHAPES = {
     "star": {"r": "x", "s": "x", "t": "x"},

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from audit import audited, tight_run
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine, Fade
@@ -46,35 +45,20 @@ from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import NoisyRanks, Question, rows_by_rank
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
-from test_engine_oracle import arrow_tables
-from test_uniformize import SHAPES as COMMON
-from test_uniformize import Rows, changed, skewed_rows
+from support.audit import audited, tight_run
+from support.capped import ANY, ranks_of, schema_of
+from support.engines import arrow_tables
+from support.skewed import Rows, changed, skewed_rows
 
 SHARP = Budget(epsilon=50.0, delta=1e-6)
 """Noise of less than a row: caps follow the degrees."""
 BLUNT = Budget(epsilon=1.0, delta=1e-6)
-ANY = {
-    **COMMON,
-    "two": {"r": "AB", "s": "AC"},
-    "path": {"r": "AB", "s": "BC", "t": "CD"},
-    "triangle": {"r": "AB", "s": "BC", "t": "CA"},
-    "chain": {"r": "AB", "s": "BC", "t": "CD", "u": "DE"},
-}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Iterator[None]:
     with one_blas_thread():
         yield
-
-
-def schema_of(shape: str, **bounds: tuple[DegreeBound, ...]) -> Schema:
-    tables = ANY[shape]
-    attributes = sorted({a for x in tables.values() for a in x})
-    return Schema(
-        tuple(Table(name=t, attributes=tuple(x), bounds=bounds.get(t, ())) for t, x in tables.items()),
-        tuple(Attribute(name=a, range=(0, 3)) for a in attributes),
-    )
 
 
 def run_on(make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget) -> Any:
@@ -250,13 +234,6 @@ def test_rows_by_rank_is_what_it_says(degrees: list[int], edges: set[int]) -> No
     assert found.tolist() == expected
     more = rows_by_rank(np.array([*degrees[:-1], degrees[-1] + 1] if degrees else [1]), sorted(edges))
     assert np.abs(more - found).sum() == 1
-
-
-def ranks_of(degrees: Sequence[int], deviation: float, rng: np.random.Generator) -> NoisyRanks:
-    exact = rows_by_rank(np.array(degrees, dtype=np.int64), EDGES)
-    noisy = np.rint(exact + deviation * rng.standard_normal(len(exact)))
-    question = Question(name="ranks", rules={"r": {}}, by=("A",))
-    return NoisyRanks(question, EDGES, tuple(int(n) for n in noisy), max(deviation, 1e-3))
 
 
 def test_without_noise_rows_beyond_an_edge_are_counted() -> None:

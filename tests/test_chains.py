@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Tape
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.progress import silent
@@ -20,7 +19,8 @@ from dpjoin.model.joined import Joined
 from dpjoin.model.terms import Terms
 from dpjoin.privacy.curator import Curator
 from dpjoin.spec.workload import Workload
-from test_hybrid import DECLARED, GENEROUS, per_table_on, problems, schema_of, told
+from support.audit import Tape
+from support.hybrid import DECLARED, GENEROUS, per_table_on, problems, schema_of, told
 
 
 def test_attributes_are_measured_at_each_link() -> None:

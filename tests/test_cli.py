@@ -21,7 +21,7 @@ from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
 from dpjoin.model.union import Union
 from dpjoin.released import query as asking
-from shop import SPEC, journal_lines, make_shop, run
+from support.shop import SPEC, journal_lines, make_shop, run
 
 VERBS = ("init", "plan", "release", "answer", "synthesize", "evaluate", "demo")
 

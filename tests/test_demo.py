@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 import dpjoin
-from shop import run
+from support.shop import run
 
 pytestmark = pytest.mark.docs
 

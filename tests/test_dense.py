@@ -42,8 +42,8 @@ from dpjoin.spec.workload import (
     weight_rows,
     where,
 )
-from naive import cell_weights, naive_answers, naive_rounds
-from strategies import split_schema
+from support.naive import cell_weights, naive_answers, naive_rounds
+from support.strategies import split_schema
 
 TOTAL = 2**7 * 3**4 * 5**4
 """Every marginal of the uniform table is whole then: no first answer lies between two grid points, where the last bit

@@ -22,9 +22,9 @@ from dpjoin.engine.interface import LISTED, Engine, Labels, Rules, Value
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import CELLS, Workload, kronecker
-from strategies import SHAPES, Tables, random_instance, random_many, random_workload
-from test_engine_oracle import arrow_tables
-from test_engine_restrict import ABSENT, filtered, joins_of, random_labels, random_rules, some_of
+from support.engines import arrow_tables
+from support.restricted import ABSENT, filtered, joins_of, random_labels, random_rules, some_of
+from support.strategies import SHAPES, Tables, random_instance, random_many, random_workload
 
 pytestmark = pytest.mark.oracle
 

@@ -16,8 +16,8 @@ from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import CELLS, Workload, kronecker
-from strategies import SHAPES, random_instance, random_many
-from test_engine_oracle import arrow_tables
+from support.engines import arrow_tables
+from support.strategies import SHAPES, random_instance, random_many
 
 pytestmark = pytest.mark.oracle
 

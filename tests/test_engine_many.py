@@ -22,8 +22,8 @@ from dpjoin.engine.sumproduct import Counts, Memo
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.workload import Workload, kronecker, product_group
-from strategies import SHAPES, random_many
-from test_engine_oracle import arrow_tables, assert_equal
+from support.engines import arrow_tables, assert_equal
+from support.strategies import SHAPES, random_many
 
 pytestmark = pytest.mark.oracle
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from audit import replay_violations
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Fade
@@ -25,9 +24,10 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.fading import faded_bound, most_of_value, moves_of_row
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import CELLS, Factor, Group, kronecker
-from test_capped import ANY, schema_of
-from test_engine_oracle import arrow_tables
-from test_uniformize import Rows, changed, skewed_rows
+from support.audit import replay_violations
+from support.capped import ANY, schema_of
+from support.engines import arrow_tables
+from support.skewed import Rows, changed, skewed_rows
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 ONE_CAP = ("two", "star", "triangle")

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import DELTA_LEFT, Tape, attach, audited, ledger_violations, tight_run
 from dpjoin.auto import choose as auto
 from dpjoin.auto.choose import Early, auto_shares, auto_tight
 from dpjoin.auto.plan import plan
@@ -40,8 +39,9 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import Alone, NoisyRanks, Question
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
-from test_auto import bounded, declared, forced_way
-from test_uniformize import changed, skewed_rows
+from support.audit import DELTA_LEFT, Tape, attach, audited, ledger_violations, tight_run
+from support.auto import bounded, declared, forced_way
+from support.skewed import changed, skewed_rows
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 SHARP = Budget(epsilon=40.0, delta=1e-6)

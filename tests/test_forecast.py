@@ -18,8 +18,8 @@ from dpjoin.privacy.degree_bounds import degree_caps, degree_factors, subsets
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound, star
 from dpjoin.privacy.parts import Question
 from dpjoin.spec.schema import DegreeBound
-from test_auto import declared, even_tables
-from test_capped import ranks_of
+from support.auto import declared, even_tables
+from support.capped import ranks_of
 
 SHAPES = {
     "star": {"r": "Ka", "s": "Kb", "t": "Kc"},

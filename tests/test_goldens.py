@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from conftest import BITS
 from dpjoin.privacy.ledger import Ledger
+from support.bits import BITS
 
 FILE = Path(__file__).parent / "fixtures" / "goldens.json"
 TOLERANCE = 1e-3

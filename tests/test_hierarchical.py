@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Recorder, Replayer, Tape, attach, audited, overpaid, published, replay_violations
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
@@ -40,6 +39,7 @@ from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import NoisyDegrees, Question
 from dpjoin.spec.hypergraph import AttributeNode, attribute_tree
 from dpjoin.spec.workload import CELLS, kronecker
+from support.audit import Recorder, Replayer, Tape, attach, audited, overpaid, published, replay_violations
 
 GENEROUS = Budget(epsilon=50.0, delta=0.1)
 """Noise of a few units, so that small instances fall into several parts."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +14,63 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Recorder, Replayer, Run, Tape, attach, ledger_violations, overpaid, published, replay_violations
 from dpjoin.auto.registry import chosen_method
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.interface import Engine, ExactDegrees, Labels, Rules, Value
+from dpjoin.engine.interface import ExactDegrees, Labels, Rules, Value
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.measure import join as as_one
 from dpjoin.measure.join import domain_of
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import partition_shares, tight_shares
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.methods import hybrid, per_table
-from dpjoin.methods.as_one import Outcome, two_table_tight
-from dpjoin.methods.hybrid import Cut, hybrid_tight
+from dpjoin.methods.as_one import two_table_tight
+from dpjoin.methods.hybrid import Cut
 from dpjoin.methods.parts import Prediction
 from dpjoin.methods.per_table import Size, likely_total, per_table_shares, per_table_tight, release_tables
 from dpjoin.methods.table_models import kept_attributes
 from dpjoin.model.joined import Joined
-from dpjoin.model.model import Model, plausible
+from dpjoin.model.model import Model
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Union
 from dpjoin.paper.alg4_uniformize import common_attributes, everywhere
 from dpjoin.privacy.accounting import Budget, Concentrated, ConcentratedAccountant, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.degree_bounds import churn
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import Alone
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.workload import CELLS, Workload, kronecker
-from test_uniformize import GENEROUS, Rows, changed, skewed_rows
-from test_uniformize import SHAPES as COMMON
+from support import hybrid as hybrid_support
+from support.audit import (
+    Recorder,
+    Replayer,
+    Run,
+    Tape,
+    attach,
+    published,
+    replay_violations,
+)
+from support.hybrid import (
+    ANY,
+    DECLARED,
+    SHARP,
+    arrow_of,
+    audit,
+    chosen_cut,
+    every_listed,
+    hot_rows,
+    hybrid_on,
+    per_table_on,
+    problems,
+    run_on,
+    schema_of,
+    told,
+)
+from support.skewed import GENEROUS, Rows, changed
+from support.skewed import SHAPES as COMMON
 
-SHARP = Budget(epsilon=50.0, delta=1e-6)
-"""Noise of less than one row: answers are close to exact ones, values of four rows are listed, and noise that a
-neighbour cannot have (what delta is for) does not come up in a million runs, bounds enforced or not."""
 KEY = dj.Attribute(name="A", key=True)
-DECLARED = dj.Attribute(name="A", range=(0, 3))
-ANY = {**COMMON, "path": {"r": "AB", "s": "BC", "t": "CD"}, "triangle": {"r": "AB", "s": "BC", "t": "CA"}}
-"""Per table serves any join."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,119 +78,6 @@ def _one_thread() -> Iterator[None]:
     """The fits are slower when the threads of scipy's BLAS wait for each other."""
     with one_blas_thread():
         yield
-
-
-def schema_of(shape: str, key: dj.Attribute, *, bounded: bool = False) -> dj.Schema:
-    """Private tables, three values for each attribute but A; `bounded`: few of r's rows for each value of its last."""
-    tables = [dj.Table(name=t, attributes=tuple(x)) for t, x in ANY[shape].items()]
-    if bounded:
-        first = tables[0]
-        bounds = (DegreeBound(attributes=first.attributes[-1:], limit=5),)
-        tables[0] = replace(first, bounds=bounds, enforce=True)
-    names = sorted({a for t in tables for a in t.attributes})
-    return dj.Schema(tuple(tables), tuple(key if a == "A" else dj.Attribute(name=a, range=(0, 2)) for a in names))
-
-
-def hot_rows(schema: dj.Schema, rng: np.random.Generator) -> Rows:
-    """Skewed rows, and a value of A (often two) that is hot in most tables."""
-    rows = skewed_rows(schema, rng)
-    few = len(schema.tables) > 3
-    for hot in rng.permutation(4)[: 1 if few else rng.integers(1, 3)]:
-        for table in schema.tables:
-            count = int(rng.integers(3, 8) if few else rng.integers(0, 10))
-            rows[table.name] += [
-                {a: int(hot) if a == "A" else int(rng.integers(0, 3)) for a in table.attributes} for _ in range(count)
-            ]
-    return rows
-
-
-def every_listed(degrees: Mapping[str, Any]) -> list[Value]:
-    return sorted({v for d in degrees.values() for v in d.listed}, key=repr)
-
-
-def chosen_cut(turn: int) -> Callable[..., Cut]:
-    """Any cut of the listed values is sound. On few rows the predicted error would call none of them heavy.
-
-    Every other turn all are heavy, else a choice that looks at nothing private.
-    """
-
-    def cut(workload: Workload, degrees: Mapping[str, Any], **_: Any) -> Cut:
-        rng, listed = np.random.default_rng(turn), every_listed(degrees)
-        return Cut(tuple(v for v in listed if turn % 2 == 0 or rng.random() < 0.7), 0.0, 0.0, 0.0)
-
-    return cut
-
-
-@contextmanager
-def few_members() -> Iterator[pytest.MonkeyPatch]:
-    """Two refits for error bars instead of a dozen: they take most of the time, and see noisy answers only."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(as_one, "plausible", partial(plausible, members=2))
-        yield patch
-
-
-def hybrid_on(
-    engine: Engine,
-    kind: type[Curator],
-    tape: Tape,
-    *,
-    cut: Callable[..., Cut],
-    budget: Budget = GENEROUS,
-    workload: Workload | None = None,
-) -> tuple[Outcome, Curator]:
-    schema = engine.schema
-    shares = partition_shares(budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
-    curator = attach(kind(engine, shares.split), tape)
-    with few_members() as patch:
-        patch.setattr(hybrid, "best_cut", cut)
-        return hybrid_tight(curator, workload or Workload.marginals(schema, 1), shares, silent), curator
-
-
-def per_table_on(engine: Engine, kind: type[Curator], tape: Tape) -> tuple[Outcome, Curator]:
-    shares = per_table_shares(SHARP, engine.schema)
-    curator = attach(kind(engine, shares.split), tape)
-    with few_members():
-        return per_table_tight(curator, Workload.marginals(engine.schema, 1), shares, silent), curator
-
-
-def run_on(method: str, engine: Engine, kind: type[Curator], tape: Tape, turn: int = 0) -> tuple[Outcome, Curator]:
-    if method == "hybrid":
-        return hybrid_on(engine, kind, tape, cut=chosen_cut(turn), budget=SHARP)
-    return per_table_on(engine, kind, tape)
-
-
-def told(outcome: Outcome) -> Any:
-    """All that is published: the cells, how far off they are, and the public facts."""
-    bars = [outcome.model.error(g, 0.95) for g in Workload.marginals(one_way(outcome), 1).groups]
-    return np.concatenate([published(outcome), *bars, [len(outcome.parts)]])
-
-
-def one_way(outcome: Outcome) -> dj.Schema:
-    """A schema with the cells of an outcome."""
-    sizes = outcome.model.domain.sizes
-    return dj.Schema(
-        (dj.Table(name="cells", attributes=tuple(sizes)),),
-        tuple(dj.Attribute(name=a, range=(0, n - 1)) for a, n in sizes.items()),
-    )
-
-
-def audit(method: str, schema: dj.Schema, rows: Rows, other: Rows, turn: int) -> tuple[list[str], int]:
-    """All that replay finds wrong, and how many sub-instances there were."""
-    curators: list[Any] = []
-
-    def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
-        outcome, curator = run_on(method, BruteEngine(schema, tables), kind, tape, turn)
-        curators.append(curator)
-        return told(outcome)
-
-    found = replay_violations(run, rows, other)
-    first = curators[0]
-    if not found:
-        found = overpaid(curators[1]) + ledger_violations(first.ledger, SHARP)
-        whole = (first._accountant.rho, first._accountant.truncation_delta)
-        found += [] if (first.ledger.rho, first.ledger.delta) == whole else ["total: not the budget"]
-        found += [] if first.rho_left == 0 else ["total: something is left"]
-    return found, sum(part.stage in ("parts", "tables") for part in first.ledger.parts)
 
 
 def many_audits(method: str, shape: str, count: int) -> None:
@@ -220,7 +122,7 @@ def test_odd_values_replay_on_neighbours(shape: str, shaped: bool, monkeypatch: 
         ways.append("size alone" in words)
         return model, words
 
-    monkeypatch.setitem(globals(), "chosen_cut", odd_cut)
+    monkeypatch.setattr(hybrid_support, "chosen_cut", odd_cut)
     monkeypatch.setattr(hybrid, "predicted", lambda *_, **__: Prediction(1.0, shaped))
     monkeypatch.setattr(hybrid, "measure_odd", noted)
     many_audits("hybrid", shape, 5)
@@ -250,13 +152,6 @@ def test_per_table_replays_on_many_neighbours(shape: str) -> None:
 
 
 # Exactness -------------------------------------------------------------------------------------------------------
-
-
-def arrow_of(schema: dj.Schema, rows: Rows) -> dict[str, pa.Table]:
-    return {
-        t.name: pa.table({a: pa.array([r[a] for r in rows[t.name]], pa.int64()) for a in t.attributes})
-        for t in schema.tables
-    }
 
 
 @pytest.mark.oracle
@@ -426,7 +321,6 @@ def test_the_best_cut_is_a_prefix_by_cap_and_takes_a_very_hot_value() -> None:
 # Known bad -------------------------------------------------------------------------------------------------------
 
 TWO = schema_of("two", KEY)
-TRIES = 8
 
 
 def two_tables(r: Mapping[int, int], s: Mapping[int, int]) -> Rows:
@@ -440,23 +334,6 @@ def two_tables(r: Mapping[int, int], s: Mapping[int, int]) -> Rows:
 HOT, ONE_LESS = two_tables({1: 2, 2: 20}, {1: 2, 2: 40}), two_tables({1: 2, 2: 19}, {1: 2, 2: 40})
 LONE, ABSENT = two_tables({1: 2, 3: 1}, {1: 2}), two_tables({1: 2}, {1: 2})
 Change = Callable[[type[Curator]], type[Curator]]
-
-
-def problems(run: Callable[[type[Curator], Any, Tape], tuple[Any, Curator]], first: Rows, second: Rows) -> list[str]:
-    """Everything that replay finds in some tries, on the pair in both directions."""
-    found: list[str] = []
-    for turn in range(TRIES):
-        curators: list[Any] = []
-
-        def once(kind: type[Curator], tables: Any, tape: Tape) -> Any:
-            released, curator = run(kind, tables, tape)
-            curators.append(curator)  # noqa: B023
-            return released
-
-        found += replay_violations(once, *((first, second) if turn % 2 else (second, first)))
-        if len(curators) == 2:
-            found += overpaid(curators[1])
-    return found
 
 
 def hybrid_run(change: Change) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:

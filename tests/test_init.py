@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from shop import offers, run, visits
+from support.shop import offers, run, visits
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import audited, tight_run
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
@@ -24,9 +23,10 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import LISTED
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import CELLS, kronecker
-from test_engine_oracle import arrow_tables
-from test_hybrid import SHARP
-from test_uniformize import SHAPES, changed, skewed_rows
+from support.audit import audited, tight_run
+from support.engines import arrow_tables
+from support.hybrid import SHARP
+from support.skewed import SHAPES, changed, skewed_rows
 
 BLUNT = Budget(epsilon=1.0, delta=1e-6)
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit import Tape, attach, distinguishing_violations, ledger_violations, replay_violations, scale_violations
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.measure.progress import silent
@@ -24,8 +23,16 @@ from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.spec.workload import Group, Workload
-from figures import Tables, abc_schema, figure_1
-from test_replay import runner
+from support.audit import (
+    Tape,
+    attach,
+    distinguishing_violations,
+    ledger_violations,
+    replay_violations,
+    scale_violations,
+)
+from support.figures import Tables, abc_schema, figure_1
+from support.replay import runner
 
 pytestmark = pytest.mark.known_bad
 

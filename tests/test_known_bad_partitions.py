@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from audit import Replayer, Tape, attach, overpaid, published, replay_violations
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.measure.shares import partition_shares
@@ -17,7 +16,9 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import Question
-from test_uniformize import GENEROUS, Rows, run_on, schema_of
+from support.audit import Replayer, Tape, attach, overpaid, published, replay_violations
+from support.skewed import GENEROUS, Rows, schema_of
+from support.uniformized import run_on
 
 pytestmark = pytest.mark.known_bad
 

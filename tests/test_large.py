@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
-from audit import DELTA_LEFT, Tape, attach, audited
 from dpjoin.auto import registry as methods
 from dpjoin.auto.choose import auto_shares, auto_tight
 from dpjoin.auto.plan import check_feasible, layout, plan
@@ -35,6 +34,7 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import product_group
+from support.audit import DELTA_LEFT, Tape, attach, audited
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 SHARP = Budget(epsilon=20.0, delta=1e-6)

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import ledger_violations, numeric_gaussian_delta, numeric_zcdp_delta
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.privacy.accounting import OPTION_SHARE, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
 from dpjoin.privacy.parts import Alone, Question
+from support.audit import ledger_violations, numeric_gaussian_delta, numeric_zcdp_delta
 
 
 def _tables(rng: np.random.Generator) -> dict[str, pa.Table]:

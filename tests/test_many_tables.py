@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
-from audit import Tape, attach, ledger_violations, replay_violations
 from dpjoin.auto.plan import needs_noisy_bound
 from dpjoin.engine.brute import BruteEngine, _within_bounds
 from dpjoin.engine.duck import DuckEngine
@@ -25,7 +24,8 @@ from dpjoin.privacy.accounting import Budget, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public, churn, degree_caps, degree_factors
 from dpjoin.spec.schema import DegreeBound
-from strategies import neighbour
+from support.audit import Tape, attach, ledger_violations, replay_violations
+from support.strategies import neighbour
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 SHAPES = {

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import ledger_violations, numeric_gaussian_delta
 from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import chosen_method
 from dpjoin.errors import SpecError
@@ -20,6 +19,7 @@ from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE
 from dpjoin.privacy.accounting import OPTION_SHARE
 from dpjoin.released.release import load
 from dpjoin.spec.toml import METHODS, Spec
+from support.audit import ledger_violations, numeric_gaussian_delta
 
 BUDGET = dj.Budget(epsilon=2.0, delta=1e-5)
 JOINS = {

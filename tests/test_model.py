@@ -31,8 +31,8 @@ from dpjoin.model.lbfgs import Found, Objective, minimise
 from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.released.rows import drawn_counts, whole_counts
 from dpjoin.spec.workload import product_group
-from naive import cell_weights
-from strategies import split_schema
+from support.naive import cell_weights
+from support.strategies import split_schema
 
 
 def _domain(sizes: list[int], cut: int | None = None) -> Domain:

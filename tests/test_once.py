@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from audit import audited, ledger_violations, tight_run
 from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import as_one_shares, at_once
 from dpjoin.engine.brute import BruteEngine
@@ -52,8 +51,9 @@ from dpjoin.privacy.sensitivity import absolute_norm, squared_norm
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import CELLS, Factor, kronecker, product_group
-from test_importance import rows_of, schema_of
-from test_uniformize import changed, skewed_rows
+from support.audit import audited, ledger_violations, tight_run
+from support.one_table import rows_of, schema_of
+from support.skewed import changed, skewed_rows
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import gap
+import uniformize
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.spec.schema import Schema
-from figures import Tables, abc_schema, figure_1, figure_2, figure_3
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-import gap
-import uniformize
+from support.figures import Tables, abc_schema, figure_1, figure_2, figure_3
 
 pytestmark = pytest.mark.paper
 

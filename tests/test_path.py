@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Recorder, Replayer, Tape, attach, ledger_violations, overpaid, replay_violations
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
@@ -35,6 +34,7 @@ from dpjoin.paper.truncate import check_truncate, meetings, truncate_shares, tru
 from dpjoin.privacy.accounting import Budget, Concentrated
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import NoisyDegrees, Question, bucket_cap
+from support.audit import Recorder, Replayer, Tape, attach, ledger_violations, overpaid, replay_violations
 
 BUDGET = Budget(epsilon=50.0, delta=0.1)
 """So little noise that degrees up to a dozen fall into several buckets."""

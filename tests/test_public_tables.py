@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from audit import Tape, attach, ledger_violations, overpaid, replay_violations
 from dpjoin.auto.choose import auto_shares, auto_tight
 from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import ReadsBounds, chosen_method
@@ -35,9 +34,10 @@ from dpjoin.privacy.public_tables import public_counts, with_public_bounds
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import Workload
-from test_auto import UNSEEN, force, taken
-from test_hybrid import ANY, DECLARED, SHARP, arrow_of, audit, few_members, hot_rows, schema_of, told
-from test_uniformize import GENEROUS, Rows, changed
+from support.audit import Tape, attach, ledger_violations, overpaid, replay_violations
+from support.auto import UNSEEN, force, taken
+from support.hybrid import ANY, DECLARED, SHARP, arrow_of, audit, few_members, hot_rows, schema_of, told
+from support.skewed import GENEROUS, Rows, changed
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 ENGINES: dict[str, Callable[[dj.Schema, Rows], Engine]] = {

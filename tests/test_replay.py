@@ -7,40 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit import Tape, attach, ledger_violations, replay_violations
 from dpjoin.auto.plan import needs_noisy_bound
-from dpjoin.engine.brute import BruteEngine
-from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import tight_shares
-from dpjoin.methods.as_one import two_table_paper, two_table_tight
-from dpjoin.privacy.accounting import Budget, Split
-from dpjoin.privacy.curator import Curator
-from dpjoin.spec.schema import Schema
-from dpjoin.spec.workload import Workload
-from strategies import neighbour, random_instance
-
-BUDGET = Budget(epsilon=1.0, delta=1e-6)
-
-
-def runner(schema: Schema, workload: Workload, profile: str, ledgers: list[Any] | None = None) -> Any:
-    """The real algorithm as a `Run`: what it publishes is the model's table, its bars and the facts."""
-
-    def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
-        engine = BruteEngine(schema, tables)
-        if profile == "tight":
-            shares = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema))
-            curator = attach(kind(engine, shares.split), tape)
-            outcome = two_table_tight(curator, workload, shares, silent)
-        else:
-            curator = attach(kind(engine, Split(budget=BUDGET, paper=True)), tape)
-            outcome = two_table_paper(curator, workload, BUDGET.exact, silent)
-        if ledgers is not None:
-            ledgers.append(curator.ledger)
-        bars = [outcome.model.error(g, 0.9) for g in workload.groups]
-        facts = np.array([outcome.noisy_total, outcome.sensitivity], dtype=float)
-        return np.nan_to_num(np.concatenate([outcome.model.table.reshape(-1), facts, *bars]), nan=-1.0)
-
-    return run
+from support.audit import ledger_violations, replay_violations
+from support.replay import BUDGET, runner
+from support.strategies import neighbour, random_instance
 
 
 @pytest.mark.replay

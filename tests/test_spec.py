@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import strategies
 from dpjoin.errors import SourceError, SpecError
 from dpjoin.privacy.accounting import Budget
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.toml import Spec, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
 from dpjoin.spec.workload import CELLS, PREFIXES, RANGES, Workload, group_to_json, kronecker
-from shop import SPEC, make_shop, run
+from support import strategies
+from support.shop import SPEC, make_shop, run
 
 
 def same_workload(first: Workload, second: Workload) -> bool:

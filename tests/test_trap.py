@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
+import trap
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.warnings import PAGE, joined_table_warning, public_source_warning, unjoined_table_warning
-from shop import make_shop, run
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-import trap
+from support.shop import make_shop, run
 
 ROOT = Path(__file__).parents[1]
 SPEC = """\

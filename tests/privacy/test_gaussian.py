@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from audit import numeric_gaussian_delta
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.accounting import (
@@ -39,6 +38,7 @@ from dpjoin.privacy.gaussian import (
 from dpjoin.privacy.parts import Question
 from dpjoin.privacy.truncated import gaussian_delta
 from dpjoin.spec.schema import Attribute, Schema, Table
+from support.audit import numeric_gaussian_delta
 
 FloatArray = NDArray[np.float64]
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from audit import replay_violations
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.paper import alg2_pmw as pmw
@@ -19,8 +18,9 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.lagging import Lagging
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.workload import Workload, frozen
-from strategies import neighbour, random_instance
-from test_replay import runner
+from support.audit import replay_violations
+from support.replay import runner
+from support.strategies import neighbour, random_instance
 
 ALARM = 1e-8
 SCHEMA = Schema(

@@ -1,0 +1,1 @@
+"""What tests share: instances, audits, helpers of the command line. No test imports from a test."""
