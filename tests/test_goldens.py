@@ -81,7 +81,7 @@ ENFORCED = {name: {**options, "enforce": True} for name, options in DECLARED.ite
 CASES: dict[str, Callable[[], Case]] = {
     **{f"{m} tight": _marginals(m, "tight", *PAIR) for m in ("two_table", "uniformize", "hierarchical", "hybrid")},
     **{f"{m} paper": _marginals(m, "paper", *PAIR) for m in ("two_table", "uniformize", "hierarchical")},
-    **{f"{m} pair": _marginals(m, "tight", *PAIR) for m in ("capped", "truncate", "auto")},
+    **{f"{m} pair": _marginals(m, "tight", *PAIR) for m in ("capped", "auto")},
     **{f"{m} declared keys": _marginals(m, "tight", *PAIR, declared=True) for m in ("per_table", "keyed", "auto")},
     "single_table tight": _marginals("auto", "tight", ""),
     "single_table paper": _marginals("auto", "paper", ""),
@@ -93,7 +93,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "multi_table paper": _marginals("multi_table", "paper", *TRIANGLE, keys=8),
     "hierarchical nested": _marginals("hierarchical", "tight", "AB", "A", "AB", keys=8),
     "hierarchical nested paper": _marginals("hierarchical", "paper", "AB", "A", "AB", keys=8),
-    "path": _marginals("path", "tight", *PATH),
     "auto path": _marginals("auto", "tight", *PATH),
     "auto star": _marginals("auto", "tight", *STAR),
     "auto triangle": _marginals("auto", "tight", *TRIANGLE, keys=8),

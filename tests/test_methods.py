@@ -37,8 +37,6 @@ SERVES = {
     "capped": ["two", "star", "path", "declared"],
     "per_table": ["declared"],
     "keyed": ["declared"],
-    "path": ["path"],
-    "truncate": ["two", "star", "path"],
 }
 PAPER = ("two_table", "multi_table", "uniformize", "hierarchical")
 

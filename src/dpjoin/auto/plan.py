@@ -45,8 +45,6 @@ from dpjoin.model.model import clique_scopes
 from dpjoin.model.triangulate import tree_of
 from dpjoin.paper.alg4_uniformize import common_attributes
 from dpjoin.paper.alg6_hierarchical import hierarchical_shares
-from dpjoin.paper.path import path_shares
-from dpjoin.paper.truncate import truncate_shares
 from dpjoin.privacy.accounting import Budget, Split
 from dpjoin.privacy.degree_bounds import bound_is_public, churn, declared_limits
 from dpjoin.privacy.fading import faded_bound
@@ -291,11 +289,9 @@ def _name(workload: Workload, group: Group) -> str:
 
 _CUT = {
     "hierarchical": "parts by noisy degrees along the attribute tree, each part with its own bound",
-    "path": "parts by noisy degrees of all three tables, each part with its own bound (experimental)",
     "per_table": "each table is modelled, keys included, with all but a look at the join's size; the models are joined",
     "hybrid": "heavy values of the common key table by table, light ones as one join",
     "keyed": "heavy values of a declared key table by table, light ones as one join, at most so many rows of each",
-    "truncate": "values of large noisy degree are left out, the rest is one part (experimental)",
 }
 
 
@@ -341,15 +337,6 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
         gauge = float(shares.bound.rho / shares.split.rho) if shares.bound else 0.0
         degrees = float(shares.degrees.rho / shares.split.rho)
         width = f"a shift of {shares.degrees_width} on average; values above {2 * shares.degrees_width} may be heavy"
-    elif method == "path":
-        path = path_shares(spec.budget, spec.schema)
-        degrees = 1 - float(path.parts / path.split.rho)
-        width = f"of the ends with a shift of {path.ends_width}, of the middle with {path.middle_width}"
-    elif method == "truncate":
-        cut = truncate_shares(spec.budget, spec.schema)
-        gauge = float(cut.bound.rho / cut.split.rho) if cut.bound else 0.0
-        degrees = 1 - gauge - float((cut.queries + cut.count.rho) / cut.split.rho)
-        width = f"each with a shift of {cut.degrees_width} on average; heavy is above {2 * cut.degrees_width} or more"
     else:
         tree = hierarchical_shares(spec.budget, spec.schema)
         degrees = float(SENSITIVITY_SHARE)
@@ -363,9 +350,7 @@ def _cut_stages(spec: Spec, method: str) -> tuple[Stage, ...]:
     left = 1 - degrees - gauge
     count = left * float(COUNT_SHARE)
     note = "divided by the number of parts that one row can be in"
-    if method == "truncate":
-        note = ""
-    elif method == "hybrid":
+    if method == "hybrid":
         note = "of light values as one join, of heavy ones table by table; each has all of it"
     stages.append(Stage("sizes", "discrete Gaussian", count, "of each part, unbiased"))
     stages.append(Stage("queries", "discrete Gaussian", left - count, note))

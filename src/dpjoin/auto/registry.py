@@ -31,8 +31,6 @@ from dpjoin.paper.alg6_hierarchical import (
     hierarchical_shares,
     hierarchical_tight,
 )
-from dpjoin.paper.path import check_path, path_shares, path_tight
-from dpjoin.paper.truncate import check_truncate, truncate_shares, truncate_tight
 from dpjoin.privacy.accounting import Approximate, Budget, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public, churn
@@ -236,10 +234,6 @@ def _check_several(schema: Schema) -> None:
         raise SpecError("method 'multi_table' must have several tables; use auto for a single one")
 
 
-def _check_path(schema: Schema) -> None:
-    check_path(schema)
-
-
 _AS_ONE = _tight(as_one_shares, two_table_tight), _paper(two_table_paper)
 _METHODS = {
     m.name: m
@@ -259,7 +253,5 @@ _METHODS = {
         Method("keyed", check_keyed, _tight(keyed_shares, keyed_tight), spendable=after_a_look),
         Method("capped", check_capped, _tight(capped_shares, capped_tight)),
         Method("per_table", check_per_table, _tight(per_table_shares, per_table_tight), spendable=alone),
-        Method("path", _check_path, _tight(path_shares, path_tight)),
-        Method("truncate", check_truncate, _tight(truncate_shares, truncate_tight)),
     )
 }

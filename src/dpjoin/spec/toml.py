@@ -31,8 +31,6 @@ METHODS = (
     "two_table",
     "multi_table",
     "hierarchical",
-    "path",
-    "truncate",
 )
 PROFILES = ("tight", "paper")
 DEFAULT_WORKLOAD = {"marginals": 2}
