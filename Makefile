@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-full lint bench proofs clean
+.PHONY: help demo test test-full lint bench proofs clean
+
+help:                           ## what there is to make
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
 demo: .venv/core.stamp          ## the whole job on embedded real data
 	$(BIN)/dpjoin demo
@@ -14,7 +17,7 @@ test: lint                      ## everything that must hold, in a few minutes
 test-full: lint                 ## the same with new noise, new examples and the statistics at full size
 	$(BIN)/python -m pytest -n 2 --fresh --doctest-modules src tests
 
-lint: .venv/dev.stamp
+lint: .venv/dev.stamp           ## style, types, import contracts, proofs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -27,7 +30,7 @@ bench: .venv/bench.stamp        ## accuracy and speed against peers, into benchm
 proofs: .venv/dev.stamp         ## after reading code and proof side by side: record that they fit
 	$(BIN)/python tools/proofs.py --update
 
-clean:
+clean:                          ## remove .venv and releases of the demo
 	rm -rf .venv demo-release*
 
 .venv/bin/python:
