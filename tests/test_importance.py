@@ -14,7 +14,8 @@ from dpjoin.auto.plan import plan
 from dpjoin.errors import SpecError
 from dpjoin.measure.cliques import clique_importance
 from dpjoin.measure.marginals import split
-from dpjoin.spec.toml import Spec, workload_from_dict, workload_to_dict
+from dpjoin.spec.plain import workload_from_dict, workload_to_dict
+from dpjoin.spec.toml import Spec
 from support.audit import ledger_violations
 from support.one_table import rows_of, schema_of
 

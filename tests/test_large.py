@@ -18,9 +18,9 @@ from dpjoin.auto import registry as methods
 from dpjoin.auto.choose import auto_shares, auto_tight
 from dpjoin.auto.plan import check_feasible, layout, plan
 from dpjoin.auto.registry import LARGE, as_one_shares, chosen_method, spendable
-from dpjoin.cli.evaluate import evaluate
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import ReleaseError, SpecError
+from dpjoin.evaluation import evaluate
 from dpjoin.measure import join as as_one
 from dpjoin.measure import large_domains as chosen
 from dpjoin.measure.cliques import wanted_cliques

@@ -17,7 +17,7 @@ from dpjoin.auto.registry import chosen_method
 from dpjoin.errors import SpecError
 from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE
 from dpjoin.privacy.accounting import OPTION_SHARE
-from dpjoin.released.release import load
+from dpjoin.released.files import load
 from dpjoin.spec.toml import METHODS, Spec
 from support.audit import ledger_violations, numeric_gaussian_delta
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from dpjoin.errors import SourceError, SpecError
 from dpjoin.privacy.accounting import Budget
+from dpjoin.spec.plain import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
 from dpjoin.spec.schema import Attribute, Schema, Table
-from dpjoin.spec.toml import Spec, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
+from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import CELLS, PREFIXES, RANGES, Workload, group_to_json, kronecker
 from support import strategies
 from support.shop import SPEC, make_shop, run
@@ -83,8 +84,8 @@ def test_domains_may_be_lists_and_arrays():
     [
         ({"values": "abc"}, "values \\('abc'\\) must be a list"),
         ({"range": 5}, "range \\(5\\) must be a list"),
-        ({"bins": (0, float("nan"), 3)}, "bins \\(nan\\) must be numbers"),
-        ({"bins": ("a", "b")}, "bins \\('a'\\) must be numbers"),
+        ({"bins": (0, float("nan"), 3)}, "bins \\(nan\\) must be a number"),
+        ({"bins": ("a", "b")}, "bins \\('a'\\) must be a number"),
     ],
 )
 def test_domains_of_the_wrong_kind_are_refused(domain, words):

@@ -15,8 +15,9 @@ import pytest
 
 import dpjoin as dj
 import trap
+from dpjoin.api import spec_warnings
 from dpjoin.spec.schema import DegreeBound
-from dpjoin.spec.warnings import PAGE, joined_table_warning, public_source_warning, unjoined_table_warning
+from dpjoin.spec.warnings import PAGE, joined_table_warning, unjoined_table_warning
 from support.shop import make_shop, run
 
 ROOT = Path(__file__).parents[1]
@@ -211,13 +212,13 @@ range = [0, 3]
     spec = write_stays(tmp_path, private.replace("[attributes.patient]", f"{units}[attributes.patient]"))
     pq.write_table(pq.read_table(tmp_path / "stays.parquet"), tmp_path / "units.parquet")
     loaded = dj.Spec.from_toml(spec)
-    said = public_source_warning(loaded.schema, loaded.sources())
-    assert (said is not None) == public
+    found = spec_warnings(loaded.schema, loaded.sources())
+    assert [type(w) for w in found] == [dj.PublicSourceWarning] * public
     for verb, more in (("plan", []), ("release", ["-o", tmp_path / "out"])):
         code, _, err = run(capsys, verb, spec, *more)
         assert code == 0
         lines = [one for one in err.splitlines() if one.startswith("warning:")]
-        assert lines == ([f"warning: {spec}: {said}"] if public else [])
+        assert lines == [f"warning: {spec}: {said}" for said in found]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dj.release(loaded.schema, loaded.workload, loaded.sources(), loaded.budget)

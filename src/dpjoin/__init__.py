@@ -14,7 +14,6 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from dpjoin.api import release
     from dpjoin.auto.plan import plan
-    from dpjoin.cli.evaluate import evaluate
     from dpjoin.errors import (
         BudgetError,
         DpjoinError,
@@ -23,36 +22,31 @@ if TYPE_CHECKING:
         ReleaseError,
         SourceError,
         SpecError,
+        SpecWarning,
         UnjoinedTableWarning,
     )
+    from dpjoin.evaluation import evaluate
     from dpjoin.privacy.accounting import Budget
-    from dpjoin.released.release import Release, load
+    from dpjoin.released.files import load
+    from dpjoin.released.release import Release
     from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
     from dpjoin.spec.toml import Spec
     from dpjoin.spec.workload import Workload
 
-_HOMES = {
-    "release": "api",
-    "BudgetError": "errors",
-    "DpjoinError": "errors",
-    "JoinedTableWarning": "errors",
-    "PublicSourceWarning": "errors",
-    "ReleaseError": "errors",
-    "SourceError": "errors",
-    "SpecError": "errors",
-    "UnjoinedTableWarning": "errors",
-    "evaluate": "cli.evaluate",
-    "plan": "auto.plan",
-    "Budget": "privacy.accounting",
-    "Release": "released.release",
-    "load": "released.release",
-    "Attribute": "spec.schema",
-    "DegreeBound": "spec.schema",
-    "Schema": "spec.schema",
-    "Table": "spec.schema",
-    "Spec": "spec.toml",
-    "Workload": "spec.workload",
+_PUBLIC = {
+    "api": ("release",),
+    "auto.plan": ("plan",),
+    "errors": ("BudgetError", "DpjoinError", "ReleaseError", "SourceError", "SpecError"),
+    "evaluation": ("evaluate",),
+    "privacy.accounting": ("Budget",),
+    "released.files": ("load",),
+    "released.release": ("Release",),
+    "spec.schema": ("Attribute", "DegreeBound", "Schema", "Table"),
+    "spec.toml": ("Spec",),
+    "spec.workload": ("Workload",),
 }
+_PUBLIC["errors"] += ("JoinedTableWarning", "PublicSourceWarning", "SpecWarning", "UnjoinedTableWarning")
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
     "Attribute",
@@ -68,6 +62,7 @@ __all__ = [
     "SourceError",
     "Spec",
     "SpecError",
+    "SpecWarning",
     "Table",
     "UnjoinedTableWarning",
     "Workload",
@@ -87,3 +82,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"dpjoin.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -6,19 +6,20 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from dpjoin.auto.plan import check_feasible
 from dpjoin.auto.registry import chosen_method
 from dpjoin.canonical import instance
-from dpjoin.errors import JoinedTableWarning, PublicSourceWarning, SpecError, UnjoinedTableWarning, suggest
+from dpjoin.errors import JoinedTableWarning, PublicSourceWarning, SpecError, SpecWarning, UnjoinedTableWarning, suggest
 from dpjoin.measure.progress import Progress, silent
 from dpjoin.privacy.accounting import Budget
 from dpjoin.released.release import Release
+from dpjoin.spec.plain import check_choice
 from dpjoin.spec.schema import Schema
-from dpjoin.spec.toml import METHODS, PROFILES, check_choice
-from dpjoin.spec.warnings import joined_table_warning, public_source_warning, unjoined_table_warning
+from dpjoin.spec.toml import METHODS, PROFILES
+from dpjoin.spec.warnings import joined_table_warning, unjoined_table_warning
 from dpjoin.spec.workload import Kronecker, Products, Workload
 
 
@@ -62,17 +63,10 @@ def release(
             raise SpecError(f"table {table.name!r} is missing; hand it over in tables")
     check_feasible(schema, workload)
     chosen = chosen_method(schema, method, profile, workload)
-    suspicion = joined_table_warning(schema)
-    if suspicion is not None:
-        warnings.warn(suspicion, JoinedTableWarning, stacklevel=2)
-    unjoined = unjoined_table_warning(schema)
-    if unjoined is not None:
-        warnings.warn(unjoined, UnjoinedTableWarning, stacklevel=2)
     inside = {t.name: t.source_table for t in schema.tables}
     sources = {name: (s, inside[name]) if isinstance(s, str | os.PathLike) else s for name, s in tables.items()}
-    published = public_source_warning(schema, sources)
-    if published is not None:
-        warnings.warn(published, PublicSourceWarning, stacklevel=2)
+    for warning in spec_warnings(schema, sources):
+        warnings.warn(warning, stacklevel=2)
     with _progress(progress) as say:
         say("read", 0, 1)
         engine = DuckEngine(schema, tables, attributes=workload.attributes)
@@ -91,6 +85,27 @@ def release(
     return Release(
         schema, workload, budget, outcome.method or chosen.name, profile, outcome.model, curator.ledger, facts
     )
+
+
+def spec_warnings(schema: Schema, sources: Mapping[str, Any]) -> list[SpecWarning]:
+    """What is probably not meant so, in the schema and in the sources that are known. No source is opened."""
+    from dpjoin.engine.sources import same_source
+
+    found: list[SpecWarning] = []
+    if said := joined_table_warning(schema):
+        found.append(JoinedTableWarning(said))
+    if said := unjoined_table_warning(schema):
+        found.append(UnjoinedTableWarning(said))
+    public = [t.name for t in schema.tables if not t.private]
+    for hidden, shown in product(schema.private_tables, public):
+        if hidden in sources and shown in sources and same_source(sources[hidden], sources[shown]):
+            said = (
+                f"tables {hidden!r} (private) and {shown!r} (public) have the same source: rows of public tables go "
+                "into the release as they are, so nothing protects them; use two sources, unless everybody may see "
+                "these rows"
+            )
+            return [*found, PublicSourceWarning(said)]
+    return found
 
 
 def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:
@@ -115,7 +130,7 @@ def _progress(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
         return nullcontext(progress)
     if progress:
-        from dpjoin.cli.console import terminal_progress
+        from dpjoin.terminal import terminal_progress
 
         return terminal_progress()
     return nullcontext(silent)

@@ -6,9 +6,10 @@ DpjoinError                 one line: what (value) must be rule; what to do
 ├── BudgetError             a charge would exceed the budget; nothing was drawn
 └── ReleaseError            a release folder is missing, exists already, or cannot answer
 
-JoinedTableWarning          a table looks like a join made beforehand (`trap.py`)
-UnjoinedTableWarning        a table shares no attribute with any other (`trap.py`)
-PublicSourceWarning         a public table has the rows of a private one (`trap.py`)
+SpecWarning                 a spec that is probably not meant so
+├── JoinedTableWarning      a table looks like a join made beforehand
+├── UnjoinedTableWarning    a table shares no attribute with any other
+└── PublicSourceWarning     a public table has the rows of a private one
 
 No message holds a value that came from private rows: an error is an output.
 """
@@ -39,15 +40,19 @@ class ReleaseError(DpjoinError):
     """A release cannot be written, read, or asked this."""
 
 
-class JoinedTableWarning(UserWarning):
+class SpecWarning(UserWarning):
+    """The spec is probably not meant so; the message says what to change."""
+
+
+class JoinedTableWarning(SpecWarning):
     """The only private table looks like a join: the guarantee would be for a joined row."""
 
 
-class UnjoinedTableWarning(UserWarning):
+class UnjoinedTableWarning(SpecWarning):
     """A table shares no attribute with any other: the join is a cross product."""
 
 
-class PublicSourceWarning(UserWarning):
+class PublicSourceWarning(SpecWarning):
     """A private and a public table have the same source: its rows go into the release as they are."""
 
 

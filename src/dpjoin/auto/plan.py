@@ -50,8 +50,8 @@ from dpjoin.privacy.degree_bounds import bound_is_public, churn, declared_limits
 from dpjoin.privacy.fading import faded_bound
 from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.truncated import paper_laplace_half_width
-from dpjoin.spec.hypergraph import drawing, join_class
-from dpjoin.spec.schema import Schema
+from dpjoin.spec.hypergraph import describe_join, drawing, join_class
+from dpjoin.spec.schema import Schema, describe_bounds
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import Group, Products, Workload
 
@@ -137,14 +137,6 @@ class Plan:
 def needs_noisy_bound(schema: Schema) -> bool:
     """Whether a private table joins others that are neither public nor bounded: only then does sensitivity cost."""
     return not bound_is_public(schema)
-
-
-def describe_join(schema: Schema) -> str:
-    names = [t.name for t in schema.tables]
-    if len(names) == 1:
-        return f"one table: {names[0]}"
-    on = ", ".join(schema.join_attributes)
-    return f"{' ⋈ '.join(names)} on {on}" if on else f"{' × '.join(names)} (no shared attribute: every pair of rows)"
 
 
 def check_feasible(schema: Schema, workload: Workload) -> None:
@@ -444,17 +436,6 @@ def _option(budget: Budget) -> list[str]:
         f"Where tables by themselves promise least, what is left after the look is exchanged for Laplace noise with "
         f"{least:.0%} of epsilon ({most:.0%} if a first look settles it): less noise for so few marginals."
     ]
-
-
-def describe_bounds(schema: Schema) -> list[str]:
-    """Each declared degree bound in words, and whether it is assumed or enforced."""
-    told = []
-    for table in schema.tables:
-        for bound in table.bounds:
-            rows = "one row" if bound.limit == 1 else f"{bound.limit} rows"
-            how = "enforced: further rows are removed" if table.enforce else "assumed: the source makes sure of it"
-            told.append(f"At most {rows} of {table.name} for each value of ({', '.join(bound.attributes)}); {how}.")
-    return told
 
 
 def _tight_stages(shares: TightShares, workload: Workload) -> tuple[Stage, ...]:

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpjoin.errors import (
-    DpjoinError,
-    JoinedTableWarning,
-    PublicSourceWarning,
-    ReleaseError,
-    SpecError,
-    UnjoinedTableWarning,
-)
+from dpjoin.errors import DpjoinError, ReleaseError, SpecError, SpecWarning
 
 if TYPE_CHECKING:
     from dpjoin.released.release import Release
@@ -120,7 +113,7 @@ def init(
     """Write a first spec, from column names and types only."""
     if out.exists():
         raise SpecError(f"{out}: the file exists already; choose another with -o, or remove it")
-    from dpjoin.spec.init import draft, read_source
+    from dpjoin.cli.init import draft, read_source
 
     text = draft([read_source(t) for t in tables], folder=out.parent, public=public_domain or ())
     _write_new(out, text.encode(), mode=0o644)
@@ -148,7 +141,7 @@ def plan(
 
     with _about(spec):
         planned = make_plan(loaded, degree=degree, join_size=join_size)
-    _warn_of_traps(spec, loaded)
+    _warn(spec, loaded)
     if as_json:
         show_json(planned.to_json())
     else:
@@ -179,7 +172,7 @@ def release(
 
     The one verb that spends it. There is no seed: the noise is drawn from the operating system.
     """
-    from dpjoin.released.release import check_new
+    from dpjoin.released.files import check_new
 
     check_new(out)
     _check_writable(out)
@@ -188,16 +181,16 @@ def release(
     from dpjoin.api import release as run
     from dpjoin.auto.plan import check_feasible
     from dpjoin.auto.registry import chosen_method
-    from dpjoin.cli.console import terminal_progress
     from dpjoin.cli.journal import recorded, sources_of, spent_beside
     from dpjoin.cli.screens import next_commands, release_summary, show_json, show_release
+    from dpjoin.terminal import terminal_progress
 
     with _about(spec):
         check_feasible(loaded.schema, loaded.workload)
         chosen_method(loaded.schema, loaded.method, loaded.profile, loaded.workload)
         sources = loaded.sources()
         check_sources(loaded.schema, sources)
-    _warn_of_traps(spec, loaded)
+    _warn(spec, loaded)
     private = sources_of(spec, loaded.schema, sources)
     before = spent_beside(spec, private)
     if before.times:
@@ -208,8 +201,7 @@ def release(
             f"{before.delta + loaded.budget.delta:g} ({', '.join(before.journals)})"
         )
     with _spent(spec, out), recorded(spec, loaded.budget, out, private), warnings.catch_warnings():
-        for said in (JoinedTableWarning, UnjoinedTableWarning, PublicSourceWarning):
-            warnings.simplefilter("ignore", said)
+        warnings.simplefilter("ignore", SpecWarning)
         made = run(
             loaded.schema,
             loaded.workload,
@@ -242,8 +234,8 @@ def answer(
     Counts, sums and averages come from the model, with error bars; anything else is computed over the synthetic rows.
     """
     from dpjoin.cli.screens import show_answers, show_json
+    from dpjoin.released.files import load
     from dpjoin.released.query import ask
-    from dpjoin.released.release import load
 
     opened = load(folder)
     answers = ask(opened, sys.stdin.read() if statement == "-" else statement)
@@ -272,7 +264,7 @@ def synthesize(
 
     The release is public already, so a seed does no harm.
     """
-    from dpjoin.released.release import load
+    from dpjoin.released.files import load
 
     if out.suffix not in (".parquet", ".csv"):
         raise ReleaseError(f"{out}: the file must end in .parquet or .csv; rename it")
@@ -311,10 +303,10 @@ def evaluate(
     Opens the private tables. What it prints is for the custodian and must not be published.
     """
     from dpjoin.api import check_sources
-    from dpjoin.cli.console import terminal_progress
-    from dpjoin.cli.evaluate import evaluate as compare
     from dpjoin.cli.screens import show_evaluation, show_json
-    from dpjoin.released.release import load
+    from dpjoin.evaluation import evaluate as compare
+    from dpjoin.released.files import load
+    from dpjoin.terminal import terminal_progress
 
     if out is not None:
         if out.exists():
@@ -351,7 +343,7 @@ def demo(
 
     It comes with dpjoin (flights and weather) and takes less than a minute.
     """
-    from dpjoin.released.release import check_new
+    from dpjoin.released.files import check_new
 
     folder = out or _free(Path("demo-release"))
     check_new(folder)
@@ -365,8 +357,8 @@ def demo(
 def _demo(path: Path, folder: Path) -> None:
     from dpjoin.api import release as run
     from dpjoin.auto.plan import plan as make_plan
-    from dpjoin.cli.evaluate import evaluate as compare
     from dpjoin.cli.screens import next_commands, show_answers, show_evaluation, show_release
+    from dpjoin.evaluation import evaluate as compare
     from dpjoin.released.query import ask
 
     spec = _spec(path)
@@ -396,7 +388,8 @@ def _demo(path: Path, folder: Path) -> None:
 def _spec(path: Path, *, profile: str | None = None, method: str | None = None) -> Spec:
     from dataclasses import replace
 
-    from dpjoin.spec.toml import METHODS, PROFILES, Spec, check_choice
+    from dpjoin.spec.plain import check_choice
+    from dpjoin.spec.toml import METHODS, PROFILES, Spec
 
     spec = Spec.from_toml(path)
     if profile is not None:
@@ -408,16 +401,13 @@ def _spec(path: Path, *, profile: str | None = None, method: str | None = None) 
     return spec
 
 
-def _warn_of_traps(path: Path, spec: Spec) -> None:
-    from dpjoin.spec.warnings import joined_table_warning, public_source_warning, unjoined_table_warning
+def _warn(path: Path, spec: Spec) -> None:
+    from dpjoin.api import spec_warnings
 
-    schema = spec.schema
     # A plan may be made before all sources are named.
-    sources = {t.name: (spec.folder / t.source, t.source_table) for t in schema.tables if t.source is not None}
-    found = joined_table_warning(schema), unjoined_table_warning(schema), public_source_warning(schema, sources)
-    for suspicion in found:
-        if suspicion is not None:
-            _say(f"warning: {path}: {suspicion}")
+    sources = {t.name: (spec.folder / t.source, t.source_table) for t in spec.schema.tables if t.source is not None}
+    for warning in spec_warnings(spec.schema, sources):
+        _say(f"warning: {path}: {warning}")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpjoin.auto.plan import Plan, memory_text
-from dpjoin.cli.evaluate import Evaluation
+from dpjoin.evaluation import Evaluation
 from dpjoin.measure.progress import Progress, silent
 from dpjoin.model.joined import Joined
 from dpjoin.model.union import Union

@@ -306,6 +306,15 @@ def join_class(schema: Schema) -> str:
     return "acyclic" if is_acyclic(schema) else "cyclic"
 
 
+def describe_join(schema: Schema) -> str:
+    """The tables and what they join on, in one line."""
+    names = [t.name for t in schema.tables]
+    if len(names) == 1:
+        return f"one table: {names[0]}"
+    on = ", ".join(schema.join_attributes)
+    return f"{' ⋈ '.join(names)} on {on}" if on else f"{' × '.join(names)} (no shared attribute: every pair of rows)"
+
+
 def drawing(schema: Schema) -> str:
     """The join for a terminal, at most 100 columns wide.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -185,7 +186,9 @@ def _check_attribute(a: Attribute) -> None:
             raise SpecError(f"attribute {a.name!r}: bins must have at least two edges")
         for edge in a.bins:
             if isinstance(edge, bool) or not isinstance(edge, int | float) or edge != edge:
-                raise SpecError(f"attribute {a.name!r}: bins ({edge!r}) must be numbers; use values for categories")
+                raise SpecError(f"attribute {a.name!r}: bins ({edge!r}) must be a number; use values for categories")
+            if isinstance(edge, int) and abs(edge) > sys.float_info.max:
+                raise SpecError(f"attribute {a.name!r}: bins must lie between -1e308 and 1e308; write inf for no limit")
         for low, high in pairwise(a.bins):
             if not low < high:
                 raise SpecError(
@@ -328,6 +331,17 @@ def with_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Sche
         replace(t, bounds=(*t.bounds, *caps[t.name]), enforce=True) if caps.get(t.name) else t for t in schema.tables
     ]
     return Schema(tuple(tables), schema.attributes)
+
+
+def describe_bounds(schema: Schema) -> list[str]:
+    """Each declared degree bound in words, and whether it is assumed or enforced."""
+    told = []
+    for table in schema.tables:
+        for bound in table.bounds:
+            rows = "one row" if bound.limit == 1 else f"{bound.limit} rows"
+            how = "enforced: further rows are removed" if table.enforce else "assumed: the source makes sure of it"
+            told.append(f"At most {rows} of {table.name} for each value of ({', '.join(bound.attributes)}); {how}.")
+    return told
 
 
 def _check_schema(schema: Schema) -> None:

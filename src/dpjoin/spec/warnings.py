@@ -1,14 +1,10 @@
-"""Three traps that a spec may show, and that may be meant so: these warn and never refuse.
+"""Two mistakes that a schema may show, and that may be meant so: these warn and never refuse.
 
 Joining first: a joined table released as one table protects joined rows, not the rows that were joined. Joining
-nothing: a table that shares no attribute is joined with every row of the others. Publishing: rows of a private table
-that are in a public one, too, are protected by nothing.
+nothing: a table that shares no attribute is joined with every row of the others.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from itertools import product
 
 from dpjoin.spec.hypergraph import components
 from dpjoin.spec.schema import Schema, Table
@@ -65,21 +61,6 @@ def unjoined_table_warning(schema: Schema) -> str | None:
         "of the others; give the column that joins them one name in both tables, or name it in the spec, like "
         'columns = { ATTRIBUTE = "column" }'
     )
-
-
-def public_source_warning(schema: Schema, sources: Mapping[str, object]) -> str | None:
-    """One line if a private and a public table have the same source, else None. No source is opened."""
-    from dpjoin.engine.sources import same_source
-
-    public = [t.name for t in schema.tables if not t.private]
-    for hidden, shown in product(schema.private_tables, public):
-        if hidden in sources and shown in sources and same_source(sources[hidden], sources[shown]):
-            return (
-                f"tables {hidden!r} (private) and {shown!r} (public) have the same source: rows of public tables go "
-                "into the release as they are, so nothing protects them; use two sources, unless everybody may see "
-                "these rows"
-            )
-    return None
 
 
 def _unique(table: Table, key: str) -> bool:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpjoin.canonical import fraction, frozen, instance, items, names, real, text, whole
 from dpjoin.errors import SpecError, suggest
-from dpjoin.spec.schema import Attribute, Schema, Value
+from dpjoin.spec.schema import Attribute, Schema
 
 IntArray = NDArray[np.int64]
 WEIGHT_BITS = 16
@@ -421,7 +421,7 @@ class Workload:
         >>> workload.importance
         (5.0, 1.0)
         """
-        if not 1 <= factor <= 1000:
+        if not 1 <= real(factor, "importance") <= 1000:
             raise SpecError(f"importance ({factor}) must be a number from 1 to 1000; 1 is that of other groups")
         if any(isinstance(g, Products) for g in self.groups):
             raise SpecError("importance must be of marginals, prefixes, ranges or sums; product queries count alike")
@@ -446,23 +446,25 @@ class Workload:
     @classmethod
     def marginals(cls, schema: Schema, which: int | Iterable[int] | Iterable[Sequence[str]]) -> Workload:
         """Every k-way marginal of the attributes with a domain, for one or several k; or the ones named."""
-        if isinstance(which, int):
-            which = [which]
+        if isinstance(which, bool) or not isinstance(which, Iterable | int):
+            raise SpecError(f"marginals ({which!r}) must be a number, or a list of numbers or of attribute lists")
+        listed = [which] if isinstance(which, int) else list(which)
+        if isinstance(which, str) or any(isinstance(item, str) for item in listed):
+            raise SpecError(f"marginals ({which!r}) must list lists of attributes; write [{which!r}]")
         groups = []
-        for item in which:
-            if isinstance(item, str):
-                raise SpecError(f"marginals ({item!r}) must be numbers or lists of attributes; write [[{item!r}, …]]")
+        for item in listed:
             if isinstance(item, int):
-                if not 1 <= item <= len(schema.queryable):
+                if isinstance(item, bool) or not 1 <= item <= len(schema.queryable):
                     raise SpecError(
                         f"marginals ({item}) must be between 1 and the number of attributes with a domain "
                         f"({len(schema.queryable)})"
                     )
                 scopes: Iterable[tuple[str, ...]] = itertools.combinations(schema.queryable, item)
             else:
-                scopes = [tuple(item)]
-                if len(set(item)) < len(scopes[0]):
-                    raise SpecError(f"a marginal ({list(item)}) must name each attribute once; remove the repetition")
+                scope = names(item, "marginals")
+                scopes = [scope]
+                if len(set(scope)) < len(scope):
+                    raise SpecError(f"marginals ({list(scope)}) must name each attribute once; remove the repetition")
             groups += [kronecker(schema, dict.fromkeys(scope, CELLS)) for scope in scopes]
         return cls(schema, tuple(groups))
 
@@ -646,32 +648,14 @@ def group_to_json(group: Group) -> dict[str, Any]:
 
 def group_from_json(schema: Schema, data: Mapping[str, Any]) -> Group:
     """The inverse of `group_to_json`."""
-    if "factors" in data:
-        factors = {a: _factor_from_json(f) for a, f in zip(data["scope"], data["factors"], strict=True)}
-        return kronecker(schema, factors, name=data["name"])
+    if "factors" not in data:
+        return products_from_json({a.name: a.size for a in schema.attributes if not a.key}, data)
+    factors = {a: _factor_from_json(f) for a, f in zip(data["scope"], data["factors"], strict=True)}
+    return kronecker(schema, factors, name=data["name"])
+
+
+def products_from_json(sizes: Mapping[str, int], data: Mapping[str, Any]) -> Products:
+    """Product queries over attributes of these sizes."""
     parts = tuple((tuple(p["scope"]), np.array(p["weights"], dtype=np.int64)) for p in data["products"])
     scope = tuple(a for attributes, _ in parts for a in attributes)
-    if len({len(w) for _, w in parts}) != 1 or any(w.shape[1:] != (schema.cells(a),) for a, w in parts):
-        raise SpecError(f"products {data['name']!r}: every part must have one row per query and one column per cell")
-    return Products(data["name"], scope, schema.shape(scope), parts, Fraction(data["unit"]))
-
-
-def cell_labels(schema: Schema, group: Group) -> list[tuple[Value | None, ...]]:
-    """A label per query of the group, for people; products are numbered."""
-    if isinstance(group, Products):
-        return [(i,) for i in range(len(group))]
-    axes: list[Sequence[Value | None]] = []
-    for attribute, factor, size in zip(group.scope, group.factors, group.shape, strict=True):
-        labels = schema.attribute(attribute).labels
-        if factor.kind == "cells":
-            axes.append(labels)
-        elif factor.kind == "prefixes":
-            axes.append([f"<= {v}" for v in labels])
-        elif factor.kind == "ranges":
-            low, high = np.triu_indices(size)
-            axes.append([f"{labels[i]} .. {labels[j]}" for i, j in zip(low, high, strict=True)])
-        elif factor.kind == "rows":
-            axes.append([f"{attribute} row {i}" for i in range(factor.count(size))])
-        else:
-            axes.append([f"{attribute} {factor.kind}"])
-    return list(itertools.product(*axes))
+    return Products(data["name"], scope, tuple(sizes[a] for a in scope), parts, Fraction(data["unit"]))

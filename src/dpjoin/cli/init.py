@@ -12,8 +12,8 @@ from pathlib import Path
 from dpjoin.engine.encode import identifier
 from dpjoin.engine.sources import DATABASE_FILES, column_names, connected, open_source
 from dpjoin.errors import SourceError, SpecError, suggest
+from dpjoin.spec.plain import PLACEHOLDER
 from dpjoin.spec.schema import Value
-from dpjoin.spec.toml import PLACEHOLDER
 
 MAX_VALUES = 1000
 """A public domain with more values than this is refused: the release would hardly fit in memory."""

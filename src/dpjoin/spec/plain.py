@@ -1,0 +1,272 @@
+"""Schemas and workloads as plain data: the tables of a spec file, and what a release's manifest holds.
+
+Every key is checked. A wrong one is named with its place, as in `tables.flights.unique ([]) must …; …`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpjoin.errors import SpecError, suggest
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.workload import Group, Kronecker, Workload, group_from_json, group_to_json
+
+PLACEHOLDER = "..."
+"""What a first draft puts where only a person knows the public domain."""
+Attributes = Callable[[Table, Sequence[str]], tuple[str, ...]]
+"""Which of the declared attributes a table has whose section lists none."""
+
+KEYS = {
+    "privacy": ("epsilon", "delta"),
+    "release": ("method", "profile"),
+    "tables": ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds"),
+    "attributes": ("values", "range", "bins", "key", "other"),
+    "workload": ("marginals", "prefixes", "ranges", "sums", "products", "queries", "groups", "important"),
+}
+"""What a spec may hold: its sections, and the keys of each (of each table and each attribute)."""
+_SHAPED = {"prefixes": Workload.prefixes, "ranges": Workload.ranges, "sums": Workload.sums}
+"""What asks one attribute in another shape, for each cell of others."""
+
+
+def schema_from_dict(data: Mapping[str, Any], attributes_of: Attributes | None = None) -> Schema:
+    """The schema part of a spec; a table that lists no attributes needs `attributes_of`."""
+    declared = section(data, "attributes", required=True)
+    tables = section(data, "tables", required=True)
+    _check_filled(declared)
+    attributes = tuple(_attribute(name, section(declared, name, "attributes.")) for name in declared)
+    found = [_table(name, section(tables, name, "tables."), list(declared), attributes_of) for name in tables]
+    return Schema(tuple(found), attributes)
+
+
+def schema_to_dict(schema: Schema) -> dict[str, Any]:
+    """The schema as plain data, for TOML and for the manifest."""
+    tables: dict[str, Any] = {}
+    for t in schema.tables:
+        optional = {"source": t.source, "table": t.source_table, "columns": dict(t.columns)}
+        tables[t.name] = {"attributes": list(t.attributes)} | {key: v for key, v in optional.items() if v}
+        tables[t.name] |= {} if t.private else {"private": False}
+        if t.bounds:
+            limits = {", ".join(b.attributes): b.limit for b in t.bounds}
+            tables[t.name] |= {"max_degree": limits, "bounds": "enforce" if t.enforce else "assume"}
+    attributes: dict[str, Any] = {}
+    for a in schema.attributes:
+        bins = None if a.bins is None else [e if math.isfinite(e) else str(e) for e in a.bins]
+        lists = {"values": a.values, "range": a.range, "bins": bins}
+        attributes[a.name] = {key: list(v) for key, v in lists.items() if v is not None}
+        attributes[a.name] |= {key: True for key in ("key", "other") if getattr(a, key)}
+    return {"tables": tables, "attributes": attributes}
+
+
+def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
+    """The workload part of a spec."""
+    check_keys(data, KEYS["workload"], "workload.")
+    workload = Workload(schema, ())
+    if "marginals" in data:
+        with under("workload."):
+            workload += Workload.marginals(schema, data["marginals"])
+    for key, build in _SHAPED.items():
+        for item in _list(data, key):
+            what = {"attribute": item} if isinstance(item, str) else item
+            if not isinstance(what, Mapping) or "attribute" not in what:
+                example = '{ attribute = "x", by = ["y"] }'
+                raise SpecError(f"workload.{key} ({item!r}) must list attributes, or entries like {example}")
+            check_keys(what, ("attribute", "by"), f"workload.{key}: ")
+            attribute = _names([what["attribute"]], f"workload.{key}")
+            with under(f"workload.{key}: "):
+                workload += build(schema, attribute, by=_names(what.get("by", []), "by"))
+    for i, item in enumerate(_list(data, "products")):
+        workload += _products(schema, item, i)
+    for i, item in enumerate(_list(data, "queries")):
+        with under(f"workload.queries[{i}]: "):
+            workload += Workload.sql(schema, item)
+    workload += Workload(schema, tuple(_group(schema, item, i) for i, item in enumerate(_list(data, "groups"))))
+    if not workload.groups:
+        raise SpecError("workload must ask something; marginals = 2 is a good start")
+    for i, item in enumerate(_list(data, "important")):
+        workload += _important(workload, item, f"workload.important[{i}]")
+    return workload
+
+
+def workload_to_dict(workload: Workload) -> dict[str, Any]:
+    """The workload as plain data."""
+    counts: dict[tuple[str, ...], float] = {}
+    for group in workload.groups:
+        counts[group.scope] = max(counts.get(group.scope, 0.0), workload.importance_of(group))
+    written = {
+        "marginals": [list(g.scope) for g in workload.groups if g.is_marginal],
+        "groups": [group_to_json(g) for g in workload.groups if not g.is_marginal],
+        "important": [{"attributes": list(scope), "factor": f} for scope, f in counts.items() if f != 1.0],
+    }
+    return {key: found for key, found in written.items() if found}
+
+
+def _attribute(name: str, body: Mapping[str, Any]) -> Attribute:
+    check_keys(body, KEYS["attributes"], f"attributes.{name}.")
+    read = dict(body)
+    if isinstance(read.get("bins"), list):  # JSON has no infinity, and TOML's is easily written as text
+        read["bins"] = [float(e) if e in ("inf", "-inf") else e for e in read["bins"]]
+    with under(f"[attributes.{name}] ", f"attribute {name!r}: ", f"attributes.{name}."):
+        return Attribute(name=name, **read)
+
+
+def _table(name: str, body: Mapping[str, Any], declared: Sequence[str], attributes_of: Attributes | None) -> Table:
+    where = f"tables.{name}."
+    check_keys(body, KEYS["tables"], where)
+    columns = body.get("columns", {})
+    if not isinstance(columns, Mapping) or not all(isinstance(c, str) for c in columns.values()):
+        raise SpecError(f'{where}columns ({columns!r}) must map attributes to column names, like {{ origin = "org" }}')
+    bounds = body.get("bounds", "assume")
+    check_choice(f"{where}bounds", bounds, ("assume", "enforce"))
+    if "attributes" not in body and (attributes_of is None or "source" not in body):
+        raise SpecError(f"tables.{name} must have source or attributes; list its attributes")
+    with under(f"[tables.{name}] ", f"table {name!r}: ", where):
+        described = Table(
+            name=name,
+            attributes=_names(body.get("attributes", []), "attributes"),
+            columns=columns,
+            private=body.get("private", True),
+            source=body.get("source"),
+            source_table=body.get("table"),
+            bounds=_bounds(body, where),
+            enforce=bounds == "enforce",
+        )
+    if "attributes" in body or attributes_of is None:
+        return described
+    return replace(described, attributes=attributes_of(described, declared))
+
+
+def _bounds(body: Mapping[str, Any], where: str) -> tuple[DegreeBound, ...]:
+    """`unique = ["a", "b"]` and `max_degree = { a = 25, "a, b" = 2 }`: public bounds on degrees."""
+    bounds = []
+    if "unique" in body:
+        key = _names(body["unique"], f"{where}unique")
+        if not key:
+            raise SpecError(f"{where}unique ([]) must name at least one attribute; name the key, or leave it out")
+        bounds.append(DegreeBound(attributes=key, limit=1))
+    limits = body.get("max_degree", {})
+    if not isinstance(limits, Mapping):
+        raise SpecError(f'{where}max_degree ({limits!r}) must map attributes to limits, like {{ a = 25, "a, b" = 2 }}')
+    for names, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise SpecError(f"{where}max_degree.{names} ({limit!r}) must be a whole number, at least 1")
+        bounds.append(DegreeBound(attributes=tuple(n.strip() for n in names.split(",")), limit=limit))
+    return tuple(bounds)
+
+
+def _important(workload: Workload, item: object, where: str) -> Workload:
+    """The groups that look at just the named attributes, counting more."""
+    if not isinstance(item, Mapping) or not {"attributes", "factor"} <= set(item):
+        raise SpecError(f'{where} must be like {{ attributes = ["x", "y"], factor = 5 }}')
+    check_keys(item, ("attributes", "factor"), f"{where}: ")
+    wanted = set(_names(item["attributes"], where))
+    found = [g for g in workload.groups if set(g.scope) == wanted]
+    groups = tuple([g for g in found if isinstance(g, Kronecker)] or found)
+    if not groups:
+        raise SpecError(f"{where}: no group of the workload looks at just {sorted(wanted)}; ask for it as well")
+    with under(f"{where}: "):
+        return Workload(workload.schema, groups).important(number(item["factor"], "factor"))
+
+
+def _group(schema: Schema, item: Any, place: int) -> Group:
+    try:
+        return group_from_json(schema, item)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise SpecError(f"workload.groups[{place}] must be a group as a release's manifest writes it") from None
+
+
+def _products(schema: Schema, item: object, place: int) -> Workload:
+    """One product query: weights per table and attribute, multiplied."""
+    where = f"workload.products[{place}]"
+    if not isinstance(item, Mapping):
+        raise SpecError(f"{where} ({item!r}) must be a table with weights")
+    check_keys(item, ("name", "weights"), f"{where}: ")
+    name, per_table = str(item.get("name", f"product {place + 1}")), item.get("weights", {})
+    with under(f"{where} ({name!r}): "):
+        if not isinstance(per_table, Mapping) or not all(isinstance(w, Mapping) for w in per_table.values()):
+            raise SpecError(f"weights ({per_table!r}) must be like {{ TABLE = {{ ATTRIBUTE = [numbers] }} }}")
+        weights: dict[str, tuple[list[str], Any]] = {}
+        for table, per_attribute in per_table.items():
+            array: Any = np.ones(())
+            for attribute, numbers in per_attribute.items():
+                size = schema.attribute(attribute).size
+                if not isinstance(numbers, list) or len(numbers) != size:
+                    raise SpecError(f"weights of {attribute!r} must be a list of {size} numbers, one per value")
+                row = [number(n, f"weight of {attribute!r}") for n in numbers]
+                array = np.multiply.outer(array, np.array(row, dtype=np.float64))
+            weights[table] = (list(per_attribute), array[None])
+        return Workload.products(schema, weights, name=name)
+
+
+def _check_filled(declared: Mapping[str, Any]) -> None:
+    """Refuse the placeholders of a first draft, all of them in one line."""
+    open_keys = [
+        f"attributes.{name}.{key}"
+        for name, body in declared.items()
+        if isinstance(body, Mapping)
+        for key in ("values", "bins", "range")
+        if isinstance(body.get(key), list) and PLACEHOLDER in body[key]
+    ]
+    if open_keys:
+        raise SpecError(
+            f"{', '.join(open_keys)} still {'holds' if len(open_keys) == 1 else 'hold'} the placeholder "
+            f'"{PLACEHOLDER}"; fill in the public domain, or delete the attribute\'s section to leave the column out'
+        )
+
+
+@contextmanager
+def under(place: str, subject: str = "", key: str = "") -> Iterator[None]:
+    """Name what is wrong with its place in the spec; a message about `subject` is about `key` there."""
+    try:
+        yield
+    except SpecError as error:
+        told = str(error)
+        raise SpecError(key + told[len(subject) :] if subject and told.startswith(subject) else place + told) from None
+
+
+def section(data: Mapping[str, Any], key: str, within: str = "", *, required: bool = False) -> Mapping[str, Any]:
+    """A table of the spec."""
+    found = data.get(key, None if required else {})
+    if found is None:
+        raise SpecError(f"[{within}{key}] is missing; add it")
+    if not isinstance(found, Mapping):
+        raise SpecError(f"{within}{key} must be a table; write [{within}{key}]")
+    return found
+
+
+def check_keys(data: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for key in data:
+        if key not in known:
+            raise SpecError(f"{where}{key} is not a key of the spec; {suggest(key, known)}")
+
+
+def check_choice(key: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        raise SpecError(f"{key} ({value!r}) must be one of {', '.join(known)}; {suggest(str(value), known)}")
+
+
+def number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise SpecError(f"{where} ({value!r}) must be a number; correct it")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise SpecError(f"{where} must lie between -1e308 and 1e308; write inf for no limit")
+    return value
+
+
+def _list(data: Mapping[str, Any], key: str) -> list[Any]:
+    found = data.get(key, [])
+    if not isinstance(found, list):
+        raise SpecError(f"workload.{key} ({found!r}) must be a list")
+    return found
+
+
+def _names(found: object, where: str) -> tuple[str, ...]:
+    if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        raise SpecError(f"{where} ({found!r}) must be a list of attribute names")
+    return tuple(found)
