@@ -70,11 +70,11 @@ def codes(attribute: Attribute, array: Any, *, untyped: bool = False) -> list[in
     column = Column('the "x"', kind, untyped=untyped)
     keep, bare = kept(attribute, column), bare_code(attribute, column)
     found = connection.execute(f"SELECT {code(attribute, column)} FROM t").fetchall()
-    if keep is not None:
-        flags = connection.execute(f"SELECT coalesce({keep}, false) FROM t").fetchall()
+    for condition in keep:
+        flags = connection.execute(f"SELECT coalesce({condition}, false) FROM t").fetchall()
         assert [f for (f,) in flags] == [c is not None for (c,) in found]
     if bare is not None:
-        some = connection.execute(f"SELECT {bare} FROM t WHERE {keep}").fetchall()
+        some = connection.execute(f"SELECT {bare} FROM t WHERE {keep[0]}").fetchall()
         assert some == [c for c in found if c[0] is not None]
         connection.execute(f"SELECT {bare} FROM t").fetchall()  # no error on rows that are dropped
     connection.close()

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine import duck, sumproduct
-from dpjoin.engine import key_sums as contract
+from dpjoin.engine import answers as answers_of
+from dpjoin.engine import scan, sumproduct
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.sumproduct import Counts, Memo
 from dpjoin.errors import SpecError
@@ -35,7 +35,7 @@ def test_engine_equals_brute_force_on_many_tables(shape: str, monkeypatch: pytes
     for seed in range(30):
         rng = np.random.default_rng([list(SHAPES).index(shape), seed])
         schema, workload, tables = random_many(rng, shape)
-        monkeypatch.setattr(duck, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
         monkeypatch.setattr(sumproduct, "CHUNK_PAIRS", 5 if seed % 3 == 0 else 2**22)
         monkeypatch.setattr(sumproduct, "DENSE_CELLS", 0 if seed % 4 == 0 else 2**24)
         monkeypatch.setattr(sumproduct, "MEMO_CELLS", 0 if seed % 5 == 0 else 2**26)
@@ -223,5 +223,5 @@ def test_products_of_four_parts_are_exact() -> None:
     rng = np.random.default_rng(1)
     group = product_group(schema, {n: ([n.upper()], rng.uniform(-1, 1, (5, 3))) for n in "rstu"})
     marginal = rng.integers(2**59, 2**60, (3,) * 4)
-    exact = contract.apply_products(group, marginal, join_size=int(marginal.astype(object).sum()))  # type: ignore[arg-type]
+    exact = answers_of.apply_products(group, marginal, join_size=int(marginal.astype(object).sum()))  # type: ignore[arg-type]
     assert exact.tolist() == group.apply(marginal.astype(object)).tolist()  # type: ignore[union-attr]

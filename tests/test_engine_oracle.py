@@ -18,11 +18,13 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from dpjoin.engine import duck
-from dpjoin.engine import key_sums as contract
+from dpjoin.engine import answers as answers_of
+from dpjoin.engine import exact as arithmetic
+from dpjoin.engine import local, matrix_product, scan
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.key_sums import Block, Rows
+from dpjoin.engine.exact import count_by
+from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.workload import Factor, Workload, kronecker
@@ -81,9 +83,9 @@ def test_engine_equals_brute_force(kind: str, tmp_path: Path, monkeypatch: pytes
     for seed in range(40):
         rng = np.random.default_rng([FORMATS.index(kind), seed])
         schema, workload, tables = random_instance(rng)
-        monkeypatch.setattr(duck, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
-        monkeypatch.setattr(duck, "MARGINAL_CELLS", 0 if seed % 3 == 0 else 2**24)
-        monkeypatch.setattr(contract, "BLOCK_CELLS", 8 if seed % 5 == 0 else 2**22)
+        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        monkeypatch.setattr(local, "MARGINAL_CELLS", 0 if seed % 3 == 0 else 2**24)
+        monkeypatch.setattr(matrix_product, "BLOCK_CELLS", 8 if seed % 5 == 0 else 2**22)
         if kind in {"csv", "sqlite", "objects"}:  # keys are compared as text there, and -0.0 is another text
             tables = {
                 n: [{c: v or abs(v) if type(v) is float else v for c, v in r.items()} for r in rows]
@@ -218,10 +220,9 @@ def test_brute_force_boundary_of_a_triangle() -> None:
     assert brute.exact_boundary(frozenset("rst")) == 3
 
 
-def random_rows(rng: np.random.Generator, n: int, keys: int, width: int, high: int) -> tuple[Rows, Block, list[int]]:
-    counts = [int(c) for c in rng.integers(1, high, n)]
-    rows = Rows(rng.integers(0, keys, n), np.array(counts, dtype=np.int64))
-    return rows, Block(rng.integers(0, width, n), width), counts
+def random_matrix(rng: np.random.Generator, n: int, keys: int, width: int, high: int) -> CountMatrix:
+    count = rng.integers(1, high, n)
+    return CountMatrix(rng.integers(0, keys, n), count, (rng.integers(0, width, n),), (width,))
 
 
 @pytest.mark.parametrize("bits", [4, 25, 30, 40, 50, 60, 62])
@@ -229,11 +230,11 @@ def test_arithmetic_never_wraps(bits: int) -> None:
     """Degrees, join size, marginals and products equal Python's integers for counts up to 2^62."""
     rng = np.random.default_rng(bits)
     keys, n = 6, 40
-    left, left_block, c1 = random_rows(rng, n, keys, 5, 2**bits)
-    right, right_block, c2 = random_rows(rng, n, keys, 4, 2**bits)
+    left, right = random_matrix(rng, n, keys, 5, 2**bits), random_matrix(rng, n, keys, 4, 2**bits)
     k1, k2, a1, a2 = (
-        x.tolist() for x in (left.exact_key, right.exact_key, left_block.exact_code, right_block.exact_code)
+        x.tolist() for x in (left.exact_key, right.exact_key, left.exact_columns[0], right.exact_columns[0])
     )
+    c1, c2 = left.exact_counts.tolist(), right.exact_counts.tolist()
     degree1, degree2 = [0] * keys, [0] * keys
     within, across = [0] * 5, [[0] * 4 for _ in range(5)]
     for i in range(n):
@@ -244,26 +245,27 @@ def test_arithmetic_never_wraps(bits: int) -> None:
             within[a1[i]] += c1[i] * c2[j]
             across[a1[i]][a2[j]] += c1[i] * c2[j]
     size = sum(within)
-    assert contract.degrees(left, keys).tolist() == degree1
-    assert contract.total_count(left) == sum(c1)
-    other = contract.degrees(right, keys)
-    assert contract.dot(contract.degrees(left, keys), other) == size
-    assert contract.weighted(left, left_block.exact_code, 5, other, join_size=size).tolist() == within
-    exact = contract.cross(left, [left_block], right, [right_block], keys, join_size=size)
+    assert arithmetic.total(left.exact_counts) == sum(c1)
+    first, other = (count_by(m.exact_key, m.exact_count, keys, bound=sum(c1) + sum(c2)) for m in (left, right))
+    assert first.tolist() == degree1
+    assert arithmetic.total(arithmetic.times(first, other)) == size
+    weight = arithmetic.times(left.exact_counts, other[left.exact_key])
+    assert count_by(left.exact_columns[0], weight, 5, bound=size).tolist() == within
+    exact = matrix_product.product(left, right, keys, join_size=size)
     assert exact.tolist() == across
     w1, w2 = (rng.integers(-(2**16), 2**16 + 1, (7, w)) for w in (5, 4))
     expected = [sum(int(w1[q, a]) * int(w2[q, b]) * across[a][b] for a in range(5) for b in range(4)) for q in range(7)]
-    args = (left, left_block, w1, right, right_block, w2, keys)
-    assert contract.products_over_keys(*args, join_size=size).tolist() == expected
+    over_keys = matrix_product.products_over_keys(left, w1, right, w2, keys, bound=size * 2**32)
+    assert over_keys.tolist() == expected
     schema = Schema(
         (Table(name="r", attributes=("a", "k")), Table(name="s", attributes=("b", "k"))),
         (Attribute(name="a", range=(0, 4)), Attribute(name="b", range=(0, 3)), Attribute(name="k", key=True)),
     )
     scaled = {"r": (["a"], w1 / 2**16), "s": (["b"], w2 / 2**16)}
     group = Workload.products(schema, scaled).groups[0]
-    assert contract.apply_products(group, exact, join_size=size).tolist() == expected  # type: ignore[arg-type]
+    assert answers_of.apply_products(group, exact, join_size=size).tolist() == expected  # type: ignore[arg-type]
     wide = kronecker(schema, {"a": Factor("weights", (2**70, -1, 0, 3, 2**40)), "b": Factor("ranges")})
-    answers = contract.apply_kronecker(wide, exact, join_size=size).tolist()
+    answers = answers_of.apply_kronecker(wide, exact, join_size=size).tolist()
     row = (2**70, -1, 0, 3, 2**40)
     assert answers == [
         sum(row[a] * across[a][b] for a in range(5) for b in range(low, high + 1))
@@ -279,22 +281,19 @@ def test_dense_and_sparse_paths_agree(width: int, block_cells: int) -> None:
     rng = np.random.default_rng(width)
     keys, n = 500, 4000
     zipf = 1 / np.arange(1, keys + 1) ** 1.3
-    sides = []
+    matrices, dense = [], []
     for _ in range(2):
         key = rng.choice(keys, n, p=zipf / zipf.sum())
-        blocks = [Block(rng.integers(0, w, n), w) for w in (width, 2)]
-        sides.append((Rows(key, None if width == 3 else rng.integers(1, 9, n)), blocks))
-    (left, left_blocks), (right, right_blocks) = sides
-    dense = []
-    for rows, blocks in sides:
+        columns = (rng.integers(0, width, n), rng.integers(0, 2, n))
+        made = CountMatrix(key, None if width == 3 else rng.integers(1, 9, n), columns, (width, 2))
         matrix = np.zeros((keys, width + 2), dtype=np.int64)
-        count = 1 if rows.exact_count is None else rows.exact_count
-        np.add.at(matrix, (rows.exact_key, blocks[0].exact_code), count)
-        np.add.at(matrix, (rows.exact_key, blocks[1].exact_code + width), count)
+        np.add.at(matrix, (key, columns[0]), made.exact_counts)
+        np.add.at(matrix, (key, columns[1] + width), made.exact_counts)
+        matrices.append(made)
         dense.append(matrix)
     expected = dense[0].T @ dense[1]
     for size in (int(expected.sum()), 2**60, 2**70):
-        exact = contract.cross(left, left_blocks, right, right_blocks, keys, join_size=size, block_cells=block_cells)
+        exact = matrix_product.product(*matrices, keys, join_size=size, block_cells=block_cells)
         assert exact.tolist() == expected.tolist()
 
 
@@ -313,5 +312,5 @@ def test_products_over_wide_scopes(shape: tuple[int, int]) -> None:
     weights = {"r": (["a"], rng.choice([-1, 1, 0.3], (2, shape[0]))), "s": (["b"], np.ones((2, shape[1])))}
     (group,) = Workload.products(schema, weights).groups
     marginal = rng.integers(2**49, 2**50, shape)
-    exact = contract.apply_products(group, marginal, join_size=2**64)  # type: ignore[arg-type]
+    exact = answers_of.apply_products(group, marginal, join_size=2**64)  # type: ignore[arg-type]
     assert exact.tolist() == group.apply(marginal.astype(object)).tolist()

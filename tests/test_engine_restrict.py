@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine import duck, sumproduct
 from dpjoin.engine import join_keys as keys
-from dpjoin.engine import key_sums as contract
+from dpjoin.engine import local, matrix_product, scan, sumproduct
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine, ExactDegrees, Labels, Rules
@@ -104,10 +103,10 @@ def test_restrictions_of_one_and_two_tables(monkeypatch: pytest.MonkeyPatch) -> 
     sizes = []
     for seed in range(150):
         rng = np.random.default_rng([5, seed])
-        monkeypatch.setattr(duck, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
-        monkeypatch.setattr(duck, "MARGINAL_CELLS", 0 if seed % 3 == 0 else 2**24)
-        monkeypatch.setattr(contract, "BLOCK_CELLS", 8 if seed % 5 == 0 else 2**22)
-        monkeypatch.setattr(keys, "_compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))
+        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        monkeypatch.setattr(local, "MARGINAL_CELLS", 0 if seed % 3 == 0 else 2**24)
+        monkeypatch.setattr(matrix_product, "BLOCK_CELLS", 8 if seed % 5 == 0 else 2**22)
+        monkeypatch.setattr(keys, "compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))
         sizes.append(assert_engines_agree(rng, *random_instance(rng)))
     assert sum(size > 0 for size, _ in sizes) > 25
     assert sum(counted > 0 for _, counted in sizes) > 100
@@ -119,10 +118,10 @@ def test_restrictions_of_many_tables(shape: str, monkeypatch: pytest.MonkeyPatch
     sizes = []
     for seed in range(20):
         rng = np.random.default_rng([6, list(SHAPES).index(shape), seed])
-        monkeypatch.setattr(duck, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
         monkeypatch.setattr(sumproduct, "CHUNK_PAIRS", 5 if seed % 3 == 0 else 2**22)
         monkeypatch.setattr(sumproduct, "INT_LIMIT", 2**9 if seed % 7 == 0 else 2**62)
-        monkeypatch.setattr(keys, "_compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))
+        monkeypatch.setattr(keys, "compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))
         sizes.append(assert_engines_agree(rng, *random_many(rng, shape)))
     assert sum(size > 0 for size, _ in sizes) >= 2
     assert sum(counted > 0 for _, counted in sizes) > 10

@@ -352,5 +352,5 @@ def test_a_broken_duckdb_does_not_outlive_its_release(tmp_path: Path) -> None:
     assert "cannot be read as complete data" in message(under_way.exact_join_size)
     assert engine((path, "r"), (path, "s")).exact_join_size() == 1
     disconnect(bad)
-    under_way._close()
+    under_way._store.close()
     assert engine((path, "r"), (path, "s")).exact_join_size() == 1

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.caps import check_caps, check_fades, place
+from dpjoin.engine.caps import place
+from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_fades, check_rules
 from dpjoin.engine.interface import LISTED, ExactDegrees, Fade, Rules, Value
-from dpjoin.engine.join_keys import alone_schema, check_degrees, check_rules, plain
+from dpjoin.engine.join_keys import plain
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.schema import DegreeBound, Schema, Table, with_caps
 from dpjoin.spec.workload import Factor, Group, Kronecker

@@ -8,19 +8,17 @@ numbers the values have. Ties of the hash go by the row itself. The hash only ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import key_sums as contract
 from dpjoin.engine import sumproduct
+from dpjoin.engine.exact import Exact, count_by
 from dpjoin.engine.interface import Fade
 from dpjoin.engine.sumproduct import Counts, Variable
-from dpjoin.errors import SpecError
-from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import IntArray
 
 Words = NDArray[np.uint64]
@@ -87,21 +85,27 @@ def _places(seeds: Sequence[Words], codes: Sequence[NDArray[Any]], copies: IntAr
     return words
 
 
-def degrees(counts: Counts, by: tuple[Variable, ...]) -> contract.Exact:
+def degrees(counts: Counts, by: tuple[Variable, ...]) -> Exact:
     """For each row, how many of its table have its value of the variables."""
-    group, size = sumproduct.group_numbers(counts, by)
-    exact: contract.Exact = contract.count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))[group]
+    (group,), size = sumproduct.numbered([counts], by)
+    exact: Exact = count_by(group, counts.exact_count, size, bound=sumproduct.total(counts))[group]
     return exact
 
 
-def capped(counts: Counts, bounds: Mapping[tuple[Variable, ...], int], content: Callable[[Counts], Content]) -> Counts:
+def capped(
+    counts: Counts,
+    by_attribute: Callable[[Counts], Counts],
+    bounds: Mapping[tuple[Variable, ...], int],
+    content: Callable[[Counts], Content],
+) -> Counts:
     """The rows whose rank within their group is at most the limit, for each of the bounds.
 
-    `content` gives what the order of some rows goes by. Only groups beyond a limit are put in order.
+    `by_attribute` gives the same rows with the variables that the bounds go by, and `content` what their order goes by.
+    Only groups beyond a limit are put in order.
     """
-    beyond = np.zeros(counts.rows, dtype=bool)
+    beyond, parts = np.zeros(counts.rows, dtype=bool), by_attribute(counts)
     for by, limit in bounds.items():
-        beyond |= np.asarray(degrees(counts, by) > limit, dtype=bool)
+        beyond |= np.asarray(degrees(parts, by) > limit, dtype=bool)
     if not beyond.any():
         return counts
     # Rows that are alike become one with a count, so that copies are numbered alike however the table was read.
@@ -109,47 +113,26 @@ def capped(counts: Counts, bounds: Mapping[tuple[Variable, ...], int], content: 
     many = some.exact_counts.astype(np.int64)
     rows = np.repeat(np.arange(some.rows), many)
     copies = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
-    columns = content(some)
+    parts = by_attribute(some)
+    columns = content(parts)
     words = _places([c[rows] for c in columns.seeds], [c[rows] for c in columns.codes], copies)
     # Equal words are put in order by the rows themselves.
     ties = [copies, *(c[rows] for c in columns.codes), *(c[rows] for c in columns.ranks)]
     stays = np.ones(len(rows), dtype=bool)
     for by, limit in bounds.items():
-        group = sumproduct.group_numbers(some, by)[0][rows]
+        group = sumproduct.numbered([parts], by)[0][0][rows]
         order = np.lexsort((*ties, words, group))
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
         rank = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
         stays[order[rank >= limit]] = False
     kept = np.bincount(rows[stays], minlength=some.rows)
-    return sumproduct.appended(
-        sumproduct.some_rows(counts, np.flatnonzero(~beyond)), sumproduct.counted(some, kept.astype(np.int64))
-    )
+    whole = sumproduct.some_rows(counts, np.flatnonzero(~beyond))
+    dtypes = [c.dtype for c in whole.exact_ids]
+    some = replace(some, exact_ids=tuple(c.astype(d) for c, d in zip(some.exact_ids, dtypes, strict=True)))
+    return sumproduct.concatenated([whole, sumproduct.counted(some, kept.astype(np.int64))])
 
 
-def faded(counts: Counts, by: tuple[Variable, ...], fade: Fade) -> Counts:
-    """Every row as often as the weight of its value says: no order of rows is needed."""
+def faded(counts: Counts, parts: Counts, by: tuple[Variable, ...], fade: Fade) -> Counts:
+    """Every row as often as the weight of its value says: no order of rows is needed. `parts` has it by attribute."""
     # What a row and its copies count together is at most what its value does, which the Curator has checked to fit.
-    return sumproduct.counted(counts, counts.exact_counts * fade.of(degrees(counts, by)))
-
-
-def check_fades(schema: Schema, fades: Mapping[str, Fade]) -> None:
-    """Refuse weights by what the engine has no numbers for."""
-    for name, fade in fades.items():
-        joins = [a for a in schema.join_attributes if a in schema.table(name).attributes]
-        if not fade.attributes or not set(fade.attributes) <= set(joins):
-            raise SpecError(
-                f"weights of table {name!r} (by {', '.join(fade.attributes)}) must be by attributes that it joins on: "
-                f"{', '.join(joins)}"
-            )
-
-
-def check_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> None:
-    """Refuse caps on what the engine has no numbers for."""
-    for name, bounds in caps.items():
-        joins = [a for a in schema.join_attributes if a in schema.table(name).attributes]
-        for bound in bounds:
-            if bound.limit < 1 or not bound.attributes or not set(bound.attributes) <= set(joins):
-                raise SpecError(
-                    f"caps of table {name!r} ({bound.limit} by {', '.join(bound.attributes)}) must be at least 1, by "
-                    f"attributes that it joins on: {', '.join(joins)}"
-                )
+    return sumproduct.counted(counts, counts.exact_counts * fade.of(degrees(parts, by)))

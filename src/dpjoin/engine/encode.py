@@ -123,13 +123,13 @@ def code(attribute: Attribute, column: Column) -> str:
     return _search_bins(attribute, column, missing)
 
 
-def kept(attribute: Attribute, column: Column) -> str | None:
-    """A condition that is true exactly where the row is kept; None when every row is."""
+def kept(attribute: Attribute, column: Column) -> list[str]:
+    """The conditions that are true exactly where the row is kept: one, or none when every row is."""
     if attribute.other:
-        return None
+        return []
     if _low_of_range(attribute) is not None:
-        return _in_range(attribute, column)
-    return f"({code(attribute, column)}) IS NOT NULL"
+        return [_in_range(attribute, column)]
+    return [f"({code(attribute, column)}) IS NOT NULL"]
 
 
 def bare_code(attribute: Attribute, column: Column) -> str | None:

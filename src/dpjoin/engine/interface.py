@@ -20,6 +20,8 @@ from dpjoin.spec.workload import Group
 
 LISTED = "listed value"
 """The attribute that numbers listed values, in an engine of one table alone."""
+Scope = tuple[str, ...]
+"""Some attributes."""
 Value = tuple[object, ...]
 """One value of some join attributes, as the join compares them."""
 

@@ -7,9 +7,9 @@ a column of floats or booleans too, a date is a date, and what Python has no typ
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import caps as cap
 from dpjoin.engine import sumproduct
-from dpjoin.engine.columns import array_of
-from dpjoin.engine.interface import LISTED, ExactDegrees, Labels, Rules, Value
-from dpjoin.engine.key_sums import Scope
-from dpjoin.engine.sumproduct import Counts, Variable
-from dpjoin.errors import SpecError, suggest
-from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.engine.exact import FLOAT_LIMIT, INT_LIMIT
+from dpjoin.engine.interface import LISTED, ExactDegrees, Fade, Labels, Rules, Scope, Value
+from dpjoin.engine.sumproduct import Counts, Variable, compact
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema
 from dpjoin.spec.workload import IntArray
 
-ID, CODE = "id", "code"
-"""Kinds of variables: a join attribute's number, a touched attribute's code."""
+KEY, ID, CODE = "key", "id", "code"
+"""Kinds of variables: the number of a key, the number of one of its attributes, the code of a touched attribute."""
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -154,9 +152,20 @@ def _is_double(number: int) -> bool:
         return False
 
 
+def array_of(column: Any) -> NDArray[Any]:
+    """An Arrow column of numbers as a numpy array. Arrow's own way imports pandas where there is one: 0.3 seconds."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return np.asarray(column.to_numpy())
+    found = [np.from_dlpack(chunk) for chunk in chunks if len(chunk)]
+    if len(found) == 1:
+        return found[0]
+    return np.concatenate(found) if found else np.zeros(0, dtype=column.type.to_pandas_dtype())
+
+
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """How the keys of several attributes are numbered: as digits, one per attribute, closed up where too sparse."""
+    """How the values of one or several attributes are numbered together: as digits, closed up where too sparse."""
 
     size: int
     values: tuple[Values, ...]
@@ -166,88 +175,58 @@ class Keys:
     def ids(self, keys: IntArray) -> list[IntArray]:
         """The number of each attribute's value in some keys."""
         columns: list[IntArray] = []
-        for i in reversed(range(len(self.values))):
-            before = self.exact_closed[i]
+        for values, before in zip(reversed(self.values[1:]), reversed(self.exact_closed[1:]), strict=True):
             keys = keys if before is None else before[keys]
-            if i:
-                rest = keys // self.values[i].size
-                columns.append(keys - rest * self.values[i].size)
-                keys = rest
-            else:
-                columns.append(keys)
-        return columns[::-1]
+            rest = keys // values.size
+            columns.append(keys - rest * values.size)
+            keys = rest
+        before = self.exact_closed[0]
+        return [keys if before is None else before[keys], *reversed(columns)]
 
 
-def number_keys(columns: Sequence[Sequence[Any]], digits: Sequence[bool]) -> tuple[list[IntArray | None], Keys]:
+def number_keys(columns: Sequence[Sequence[Any]], digits: Sequence[bool]) -> tuple[list[IntArray], Keys]:
     """Number the keys of all tables alike: equal values get equal numbers from 0 to the size - 1.
 
-    `columns` has for each table its key columns as Arrow arrays, and `digits` says which of them hold whole numbers
-    if they are text. Without key columns all rows share one key.
+    `columns` has for each table its key columns as Arrow arrays, one at least, and `digits` says which of them hold
+    whole numbers if they are text.
     """
-    if not columns[0]:
-        return [None] * len(columns), Keys(1, (), ())
-    if len(columns[0]) == 1 and (offsets := _offsets([c[0] for c in columns])) is not None:
-        return offsets
-    lengths = [len(c[0]) for c in columns]
-    numbers, size = np.zeros(sum(lengths), dtype=np.int64), 1
+    numbers: list[IntArray] = []
     values: list[Values] = []
     closed: list[IntArray | None] = []
-    for i in range(len(columns[0])):
-        column, found = _number([c[i] for c in columns], digits=digits[i])
-        if i and size * found.size >= 2**62:
-            numbers, before = _close(numbers)
-            closed[-1], size = before, len(before)
-        numbers = numbers * found.size + column if i else column
-        size *= found.size
-        values.append(found)
+    size = 1
+    for column, has_digits in zip(zip(*columns, strict=True), digits, strict=True):
+        found, by_number = _number(column, digits=has_digits)
+        if values and size * by_number.size >= INT_LIMIT:
+            numbers, closed[-1], size = _close(numbers)
+        pairs = zip(numbers, found, strict=True)
+        numbers = [n * by_number.size + f for n, f in pairs] if values else found
+        size *= by_number.size
+        values.append(by_number)
         closed.append(None)
-    if size > _compact(len(numbers)):
-        numbers, before = _close(numbers)
-        closed[-1], size = before, len(before)
-    return list(np.split(numbers, np.cumsum(lengths)[:-1])), Keys(max(1, size), tuple(values), tuple(closed))
+    if size > compact(sum(map(len, numbers))):
+        numbers, closed[-1], size = _close(numbers)
+    return numbers, Keys(size, tuple(values), tuple(closed))
 
 
-def _offsets(arrays: Sequence[Any]) -> tuple[list[IntArray | None], Keys] | None:
-    """The usual case, one 64-bit integer key in a compact range: the distance from the lowest."""
-    if any(a.type != pa.int64() or not len(a) for a in arrays):
-        return None
-    values = [array_of(a) for a in arrays]
-    low, high = min(int(v.min()) for v in values), max(int(v.max()) for v in values)
-    size = high - low + 1
-    if size > _compact(sum(map(len, values))):
-        return None
-    run = Values(pa.int64(), False, size, low, None)
-    return [v - low if low else v for v in values], Keys(size, (run,), (None,))
-
-
-def _compact(rows: int) -> int:
-    """Up to how many numbers it is cheaper to keep gaps than to close them."""
-    return 4 * rows + 2**16
-
-
-def _number(arrays: Sequence[Any], *, digits: bool) -> tuple[IntArray, Values]:
-    """Numbers for the values of one key column."""
+def _number(arrays: Sequence[Any], *, digits: bool) -> tuple[list[IntArray], Values]:
+    """Numbers for the values of one key column of each table: the distance from the lowest, or by a list."""
     kind = arrays[0].type
     if not _is_numeric(kind):
-        chunks = [chunk for a in arrays for chunk in a.cast(pa.large_string()).chunks]
-        return _listed(pa.chunked_array(chunks, pa.large_string()), kind, digits=digits)
-    if pa.types.is_date32(kind):
-        arrays = [a.cast(pa.int32()) for a in arrays]
-    elif pa.types.is_timestamp(kind):
-        arrays = [a.cast(pa.int64()) for a in arrays]
-    values = np.concatenate([array_of(a) for a in arrays])
-    if not len(values):
-        return np.zeros(0, dtype=np.int64), Values(kind, False, 1, 0, None)
-    if values.dtype.kind == "f":
-        values = values + 0.0  # -0.0 equals 0.0
-        if not np.all(np.isfinite(values) & (values == np.rint(values)) & (np.abs(values) < 2**53)):
+        return _listed([a.cast(pa.large_string()) for a in arrays], kind, digits=digits)
+    if pa.types.is_temporal(kind):
+        arrays = [a.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()) for a in arrays]
+    values = [array_of(a) for a in arrays]
+    if pa.types.is_floating(kind):
+        values = [v + 0.0 for v in values]  # -0.0 equals 0.0
+        if not all(np.all(np.isfinite(v) & (v == np.rint(v)) & (np.abs(v) < FLOAT_LIMIT)) for v in values):
             return _listed(values, kind)
-        values = values.astype(np.int64)
-    low, high = int(values.min()), int(values.max())
-    if high - low >= _compact(len(values)):
+        values = [v.astype(np.int64) for v in values]
+    low = min((int(v.min()) for v in values if len(v)), default=0)
+    size = max((int(v.max()) for v in values if len(v)), default=0) - low + 1
+    if size > compact(sum(map(len, values))):
         return _listed(values, kind)
-    numbers = (values - values.dtype.type(low)).astype(np.int64, copy=False)
-    return numbers, Values(kind, False, high - low + 1, low, None)
+    numbers = [(v - v.dtype.type(low) if low else v).astype(np.int64, copy=False) for v in values]
+    return numbers, Values(kind, False, size, low, None)
 
 
 def _is_numeric(kind: Any) -> bool:
@@ -255,24 +234,24 @@ def _is_numeric(kind: Any) -> bool:
     return any(is_kind(kind) for is_kind in known)
 
 
-def _listed(values: Any, kind: Any, *, digits: bool = False) -> tuple[IntArray, Values]:
-    numbers, distinct = _encode(values)
+def _listed(arrays: Sequence[Any], kind: Any, *, digits: bool = False) -> tuple[list[IntArray], Values]:
+    numbers, distinct = _encode(arrays)
     return numbers, Values(kind, digits, max(1, len(distinct)), 0, distinct)
 
 
-def _close(numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """The same numbers without gaps, and what each new number was before."""
+def _close(numbers: Sequence[IntArray]) -> tuple[list[IntArray], IntArray, int]:
+    """The same numbers without gaps, what each new number was before, and how many there are."""
     closed, distinct = _encode(numbers)
-    return closed, array_of(distinct)
+    return closed, array_of(distinct), max(1, len(distinct))
 
 
-def _encode(values: Any) -> tuple[IntArray, Any]:
+def _encode(arrays: Sequence[Any]) -> tuple[list[IntArray], Any]:
     """Numbers in the order of first appearance, by hashing, and the distinct values in that order."""
-    array = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([pa.array(values)])
-    if not len(array):
-        return np.zeros(0, dtype=np.int64), pa.array([], array.type)
-    encoded = array.dictionary_encode().combine_chunks()
-    return array_of(encoded.indices).astype(np.int64), encoded.dictionary
+    columns = [a if isinstance(a, pa.ChunkedArray) else pa.chunked_array([a]) for a in arrays]
+    whole = pa.chunked_array([chunk for c in columns for chunk in c.chunks], columns[0].type)
+    encoded = whole.dictionary_encode().combine_chunks()
+    ends = np.cumsum([len(a) for a in arrays])[:-1]
+    return np.split(array_of(encoded.indices).astype(np.int64), ends), encoded.dictionary
 
 
 def id_variables(attributes: Iterable[str]) -> list[Variable]:
@@ -280,86 +259,109 @@ def id_variables(attributes: Iterable[str]) -> list[Variable]:
 
 
 class JoinValues:
-    """The values of every join attribute; restrictions of the tables share them, since numbers stay as they are."""
+    """The values of every key; restrictions of the tables share them, since numbers stay as they are.
 
-    def __init__(self, exact_values: Mapping[str, Values]) -> None:
-        self._exact_values = exact_values
+    `exact_keys` has the keys by their attributes. Counts go in with a number for each key (KEY); what is asked by
+    attribute looks at a number for each of them (ID).
+    """
+
+    def __init__(self, exact_keys: Mapping[Scope, Keys]) -> None:
+        self._exact_keys = exact_keys
+        pairs = [(a, v) for scope, keys in exact_keys.items() for a, v in zip(scope, keys.values, strict=True)]
+        self._exact_values: dict[str, Values] = dict(pairs)
         self._exact_labels: WeakKeyDictionary[Labels, Counts] = WeakKeyDictionary()
 
-    def satisfying(self, counts: Counts, rules: Rules) -> IntArray:
-        """The positions of the rows that satisfy the rules."""
-        hit = np.ones(counts.rows, dtype=bool)
+    def by_attribute(self, counts: Counts) -> Counts:
+        """The same rows with a number for each join attribute instead of one for each key."""
+        variables: list[Variable] = []
+        sizes: list[int] = []
+        ids: list[NDArray[Any]] = []
+        for variable, size, column in zip(counts.variables, counts.sizes, counts.exact_ids, strict=True):
+            kind, scope = cast(tuple[str, Any], variable)
+            keys = self._exact_keys[scope] if kind == KEY else None
+            variables += [variable] if keys is None else id_variables(scope)
+            sizes += [size] if keys is None else [v.size for v in keys.values]
+            ids += [column] if keys is None else keys.ids(column)
+        return replace(counts, variables=tuple(variables), sizes=tuple(sizes), exact_ids=tuple(ids))
+
+    def satisfying(self, counts: Counts, rules: Rules) -> Counts:
+        """The rows that satisfy the rules."""
+        if not rules:
+            return counts
+        hit, parts = np.ones(counts.rows, dtype=bool), self.by_attribute(counts)
         for labels, bucket in rules.items():
             # A row's bucket is that of its value if it is listed and 0 if not, which is how factors weigh rows.
-            hit &= np.asarray(sumproduct.row_weights(counts, self._exact_buckets(labels)) == bucket, dtype=bool)
-        return np.flatnonzero(hit)
+            hit &= np.asarray(sumproduct.row_weights(parts, self._exact_buckets(labels)) == bucket, dtype=bool)
+        return sumproduct.some_rows(counts, np.flatnonzero(hit))
 
     def _exact_buckets(self, labels: Labels) -> Counts:
         """The listed values that occur, by their numbers; found once, since labels do not change."""
         found = self._exact_labels.get(labels)
         if found is None:
             buckets = np.fromiter(labels.buckets.values(), dtype=np.int64, count=len(labels.buckets))
-            found = self._exact_occurring(labels.attributes, labels.buckets, buckets)
-            self._exact_labels[labels] = found
+            found = self._exact_labels[labels] = self._exact_occurring(labels.attributes, labels.buckets, buckets)
         return found
 
     def _exact_occurring(self, attributes: Scope, listed: Collection[Value], weights: IntArray) -> Counts:
         """The listed values that occur, by their numbers, each with its weight."""
         values = [self._exact_values[a] for a in attributes]
-        columns = [v.numbers([value[i] for value in listed]) for i, v in enumerate(values)]
-        at = np.flatnonzero(np.all([np.ones(len(weights), dtype=bool), *(c >= 0 for c in columns)], axis=0))
-        variables, sizes = tuple(id_variables(attributes)), tuple(v.size for v in values)
-        return Counts(variables, sizes, tuple(c[at] for c in columns), weights[at], len(at))
+        columns = tuple(v.numbers([value[i] for value in listed]) for i, v in enumerate(values))
+        sizes = tuple(v.size for v in values)
+        every = Counts(tuple(id_variables(attributes)), sizes, columns, weights, len(weights))
+        return _with_codes(every)
 
     def capped(self, counts: Counts, joins: Scope, bounds: Sequence[DegreeBound]) -> Counts:
-        """The rows of a table within the bounds, by the order of `cap`. `joins` are its join attributes."""
+        """The rows of a table within the bounds, by the order of `caps`. `joins` are its join attributes."""
+        by = {tuple(id_variables(b.attributes)): b.limit for b in bounds}
+        return cap.capped(counts, self.by_attribute, by, lambda rows: self._exact_content(rows, joins))
 
-        def content(rows: Counts) -> cap.Content:
-            seeds, ranks = [], []
-            for a in joins:
-                distinct, at = np.unique(rows.ids([(ID, a)])[0], return_inverse=True)
-                values = self._exact_values[a]
-                whole = values.whole(distinct)
-                if whole is None:
-                    listed = values.at(distinct)
-                    seeds.append(cap.seeds(listed)[at])
-                    ranks.append(np.unique([repr(v) for v in listed], return_inverse=True)[1][at])
-                else:
-                    seeds.append(cap.seeds(whole)[at])
-                    ranks.append(whole[at])
-            # The code of a join attribute says nothing that its value does not.
-            codes = [v for v in rows.variables if isinstance(v, tuple) and v[0] == CODE and v[1] not in joins]
-            return cap.Content(seeds, ranks, rows.ids(codes))
+    def _exact_content(self, rows: Counts, joins: Scope) -> cap.Content:
+        """What the order of rows goes by, of rows by attribute."""
+        seeds, ranks = [], []
+        for a, column in zip(joins, rows.ids(id_variables(joins)), strict=True):
+            distinct, at = np.unique(column, return_inverse=True)
+            values = self._exact_values[a]
+            whole = values.whole(distinct)
+            listed = values.at(distinct) if whole is None else whole
+            seeds.append(cap.seeds(listed)[at])
+            ranks.append((np.unique([repr(v) for v in listed], return_inverse=True)[1] if whole is None else whole)[at])
+        # The code of a join attribute says nothing that its value does not.
+        codes = [(kind, a) for kind, a in cast(Any, rows.variables) if kind == CODE and a not in joins]
+        return cap.Content(seeds, ranks, rows.ids(codes))
 
-        return cap.capped(counts, {tuple(id_variables(b.attributes)): b.limit for b in bounds}, content)
+    def faded(self, counts: Counts, fade: Fade) -> Counts:
+        """Every row of a table as often as its weight says."""
+        return cap.faded(counts, self.by_attribute(counts), tuple(id_variables(fade.attributes)), fade)
 
     def alone(self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.
 
         A row's codes come from its own values, not from the table that owns the attribute: what another table holds
-        must not show. The variables are the attributes' names.
+        must not show.
         """
         columns: dict[str, NDArray[Any]] = {}
-        at = np.arange(counts.rows)
+        sizes = [schema.attribute(a).size for a in keep]
+        counts = self.by_attribute(counts)
         if by:
             # Positions from 1 on, since the weight of a row that is not listed is 0.
             listed = self._exact_occurring(by, values, np.arange(1, len(values) + 1))
             position = sumproduct.row_weights(counts, listed)
             at = np.flatnonzero(position)
+            counts = sumproduct.some_rows(counts, at)
             columns[LISTED] = position[at] - 1
+            sizes = [max(1, len(values)), *sizes]
         for a in keep:
             if (CODE, a) in counts.variables:
-                columns[a] = counts.ids([(CODE, a)])[0][at]
+                columns[a] = counts.ids([(CODE, a)])[0]
             else:
-                columns[a] = self._exact_codes(schema.attribute(a), counts.ids([(ID, a)])[0][at])
-        count = None if counts.exact_count is None else counts.exact_count[at]
-        sizes = tuple(max(1, len(values)) if a == LISTED and by else schema.attribute(a).size for a in columns)
-        found = Counts(tuple(columns), sizes, tuple(columns.values()), count, len(at))
-        coded = np.all([c >= 0 for c in columns.values()], axis=0)
-        return found if coded.all() else sumproduct.some_rows(found, np.flatnonzero(coded))
+                columns[a] = self._exact_codes(schema.attribute(a), counts.ids([(ID, a)])[0])
+        variables = tuple((CODE, a) for a in columns)
+        coded = _with_codes(Counts(variables, tuple(sizes), tuple(columns.values()), counts.exact_count, counts.rows))
+        pairs = zip(coded.exact_ids, sizes, strict=True)
+        return replace(coded, exact_ids=tuple(c.astype(np.min_scalar_type(s), copy=False) for c, s in pairs))
 
     def _exact_codes(self, attribute: Attribute, numbers: NDArray[Any]) -> IntArray:
-        """The code of the value that each of the numbers stands for, found once per value."""
+        """The code of the value that each of the numbers stands for, found once per value; -1 for none."""
         values = self._exact_values[attribute.name]
         occurs = np.zeros(values.size, dtype=bool)
         occurs[numbers] = True
@@ -370,13 +372,12 @@ class JoinValues:
 
     def degrees(self, tables: Sequence[Counts], by: Scope, distinct: Scope) -> ExactDegrees:
         """How often each value of `by` occurs: in the rows of one table, or in the values of `distinct` that join."""
+        parts = [self.by_attribute(t) for t in tables]
         if distinct:
-            present = [sumproduct.presence(sumproduct.project(t, list(filter(_is_id, t.variables)))) for t in tables]
+            present = [sumproduct.presence(sumproduct.project(p, list(filter(_is_id, p.variables)))) for p in parts]
             # All tables have all of `distinct`, so in the end factors go into each other until one is left.
-            (joined,) = sumproduct.eliminate(present, id_variables(distinct))
-            counts = sumproduct.presence(joined)
-        else:
-            (counts,) = tables
+            parts = list(map(sumproduct.presence, sumproduct.eliminate(present, id_variables(distinct))))
+        (counts,) = parts
         found = sumproduct.project(counts, id_variables(by))
 
         def exact_values(positions: NDArray[np.int64]) -> list[Value]:
@@ -386,6 +387,12 @@ class JoinValues:
             return list(zip(*(self._exact_values[a].at(column[positions]) for a, column in pairs), strict=True))
 
         return ExactDegrees(found.exact_counts.astype(np.int64), exact_values)
+
+
+def _with_codes(counts: Counts) -> Counts:
+    """The rows that have a number from 0 on everywhere."""
+    kept = np.all([np.ones(counts.rows, dtype=bool), *(c >= 0 for c in counts.exact_ids)], axis=0)
+    return counts if kept.all() else sumproduct.some_rows(counts, np.flatnonzero(kept))
 
 
 def _code(attribute: Attribute, value: object) -> int:
@@ -398,64 +405,3 @@ def _code(attribute: Attribute, value: object) -> int:
 
 def _is_id(variable: Any) -> bool:
     return bool(variable[0] == ID)
-
-
-def check_rules(schema: Schema, rules: Mapping[str, Rules]) -> None:
-    """Rules look at join attributes of their table."""
-    for name, table_rules in rules.items():
-        joins = _joins(schema, name)
-        for labels in table_rules:
-            for a in labels.attributes:
-                if a not in joins:
-                    raise SpecError(
-                        f"labels {labels.name!r} look at {a!r}, which table {name!r} does not join on; "
-                        f"{suggest(a, joins)}"
-                    )
-
-
-def check_degrees(schema: Schema, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> None:
-    """Degrees are of one table, or of values that all the tables have."""
-    check_rules(schema, rules)
-    if not rules or (len(rules) > 1 and not distinct):
-        raise SpecError(
-            f"degrees of {len(rules)} tables must count distinct values of some; name one table or distinct"
-        )
-    for name in rules:
-        joins = _joins(schema, name)
-        for a in (*by, *distinct):
-            if a not in joins:
-                raise SpecError(
-                    f"degrees by {a!r} must be of tables that join on it, not {name!r}; {suggest(a, joins)}"
-                )
-    for a in by:
-        if distinct and a not in distinct:
-            raise SpecError(f"degrees by {a!r} must count distinct values that include it; add {a!r} to distinct")
-
-
-def alone_schema(schema: Schema, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Schema:
-    """The schema of one table by itself, with codes for values.
-
-    It counts as private, whether it is or not: a schema needs a table that is.
-    """
-    table, joins = schema.table(name), _joins(schema, name)
-    for a in by:
-        if a not in joins:
-            raise SpecError(
-                f"values of {a!r} must be of tables that join on it, not {name!r} alone; {suggest(a, joins)}"
-            )
-    for a in keep:
-        if a not in table.attributes:
-            raise SpecError(f"table {name!r} alone has no attribute {a!r} to keep; {suggest(a, table.attributes)}")
-    if by and (any(len(v) != len(by) for v in values) or len(set(values)) != len(values)):
-        raise SpecError(f"listed values of table {name!r} must be distinct, each with {len(by)} attributes")
-    if not by and not keep:
-        raise SpecError(f"table {name!r} alone must have at least one attribute; name some to keep")
-    attributes = [Attribute(name=LISTED, range=(0, max(0, len(values) - 1)))] if by else []
-    attributes += [Attribute(name=a, range=(0, schema.attribute(a).size - 1)) for a in keep]
-    alone = Table(name=name, attributes=tuple(a.name for a in attributes))
-    return Schema((alone,), tuple(attributes))
-
-
-def _joins(schema: Schema, name: str) -> list[str]:
-    attributes = schema.table(name).attributes
-    return [a for a in schema.join_attributes if a in attributes]

@@ -1,4 +1,4 @@
-"""Exact sums of products of sparse count tables: joins of many tables, variable by variable.
+"""Exact sums of products of sparse count tables: joins of any number of tables, variable by variable.
 
 A `Counts` holds how often each combination of a few variables occurs. The join of tables is their
 product, and everything an engine is asked is that product with most variables summed out. `eliminate`
@@ -9,16 +9,19 @@ Counts are int64 while a bound below 2^62 holds, otherwise Python integers in an
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import key_sums as contract
-from dpjoin.engine.key_sums import INT_LIMIT, Block, Exact, Rows
+from dpjoin.engine import exact as arithmetic
+from dpjoin.engine import matrix_product
+from dpjoin.engine.exact import INT_LIMIT, Exact, count_by, fit, times
+from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.spec.workload import IntArray
 
 Variable = Hashable
@@ -69,17 +72,16 @@ class Memo:
     found: dict[tuple[frozenset[Hashable], frozenset[Variable]], Counts] = field(default_factory=dict)
     cells: int = 0
 
-    def get(self, tables: frozenset[Hashable], variables: Iterable[Variable]) -> Counts | None:
-        return self.found.get((tables, frozenset(variables)))
-
-    def put(self, counts: Counts) -> None:
-        key = (counts.tables, frozenset(counts.variables))
-        if key in self.found:
-            return
-        self.found[key] = counts
-        self.cells += _cells(counts)
-        while self.cells > MEMO_CELLS:
-            self.cells -= _cells(self.found.pop(next(iter(self.found))))
+    def get(self, tables: frozenset[Hashable], variables: Iterable[Variable], compute: Callable[[], Counts]) -> Counts:
+        """The counts of some tables over some variables, computed unless they are known."""
+        key = (tables, frozenset(variables))
+        found = self.found.get(key)
+        if found is None:
+            found = self.found[key] = compute()
+            self.cells += _cells(found)
+            while self.cells > MEMO_CELLS:
+                self.cells -= _cells(self.found.pop(next(iter(self.found))))
+        return found
 
 
 def _cells(counts: Counts) -> int:
@@ -88,17 +90,8 @@ def _cells(counts: Counts) -> int:
 
 
 def total(counts: Counts) -> int:
-    """The sum of all counts, exactly."""
-    exact = counts.exact_count
-    if exact is None:
-        return counts.rows
-    if not len(exact):
-        return 0
-    if exact.dtype == object:
-        return int(exact.sum())
-    if int(exact.max()) * len(exact) < INT_LIMIT:
-        return int(exact.sum())
-    return contract.total_count(Rows(exact, exact))
+    """The sum of all counts."""
+    return counts.rows if counts.exact_count is None else arithmetic.total(counts.exact_count)
 
 
 def largest(counts: Counts) -> int:
@@ -110,16 +103,16 @@ def project(counts: Counts, variables: Sequence[Variable], *, maximum: bool = Fa
     """Sum the other variables out, or take the maximum over them."""
     variables = tuple(variables)
     sizes = counts.sizes_of(variables)
+    exact_total, count = total(counts), counts.exact_count
     if not variables:
-        value = largest(counts) if maximum else total(counts)
-        return _made(counts, (), (), (), _array([value] if value else []))
+        value = largest(counts) if maximum else exact_total
+        return _made(counts, (), (), (), fit(np.array([value] if value else [], dtype=object), value))
     columns = counts.ids(variables)
     (key,), size, reversible = _packed([columns], sizes, [counts.rows])
-    exact_total, count = total(counts), counts.exact_count
     if count is not None and count.dtype == object:
-        count = contract.fit(count, exact_total)  # what was large may have gone
-    if not maximum and reversible and size <= _compact(counts.rows):
-        exact = contract.count_by(key, count, size, bound=exact_total)
+        count = fit(count, exact_total)  # what was large may have gone
+    if not maximum and reversible and size <= compact(counts.rows):
+        exact = count_by(key, count, size, bound=exact_total)
         present = np.flatnonzero(exact)
         return _made(counts, variables, sizes, _unpacked(present, sizes), exact[present])
     if count is None and reversible:
@@ -130,29 +123,41 @@ def project(counts: Counts, variables: Sequence[Variable], *, maximum: bool = Fa
     order = np.argsort(key)
     starts = _starts(key[order])
     count = np.ones(len(order), dtype=np.int64) if count is None else count[order]
-    count = count if maximum else contract.fit(count, exact_total)
+    count = count if maximum else fit(count, exact_total)
     reduce = np.maximum if maximum else np.add
     exact = reduce.reduceat(count, starts) if len(starts) else count
     first = order[starts]
     return _made(counts, variables, sizes, [c[first] for c in columns], exact)
 
 
+def merged_alike(counts: Counts) -> Counts:
+    """A table as it was read, its equal rows as one where few combinations are possible: later sums are short."""
+    # Without any column a count of zero is a row, too.
+    few = math.prod(counts.sizes) <= counts.rows // 4 or not counts.variables
+    return project(counts, counts.variables) if few else counts
+
+
 def presence(counts: Counts) -> Counts:
     """The same rows, each counted once."""
-    tables = frozenset(("present", t) for t in counts.tables)
-    return Counts(counts.variables, counts.sizes, counts.exact_ids, None, counts.rows, tables)
+    return replace(counts, exact_count=None, tables=frozenset(("present", t) for t in counts.tables))
 
 
 def stack(parts: Sequence[Counts], variable: Variable) -> Counts:
     """Factors that differ in their last variable as one; `variable` counts through the last ones in turn."""
-    first, size, last = parts[0], 0, []
+    moved, start = [], 0
+    sizes = (*parts[0].sizes[:-1], sum(p.sizes[-1] for p in parts))
     for part in parts:
-        last.append(part.exact_ids[-1].astype(np.int64) + size)
-        size += part.sizes[-1]
-    others = [np.concatenate(columns) for columns in zip(*(p.exact_ids[:-1] for p in parts), strict=True)]
-    exact = np.concatenate([p.exact_counts for p in parts])
-    ids = [*others, np.concatenate(last)]
-    return _made(first, (*first.variables[:-1], variable), (*first.sizes[:-1], size), ids, exact)
+        variables, last = (*part.variables[:-1], variable), part.exact_ids[-1].astype(np.int64) + start
+        start += part.sizes[-1]
+        moved.append(replace(part, variables=variables, sizes=sizes, exact_ids=(*part.exact_ids[:-1], last)))
+    return concatenated(moved)
+
+
+def concatenated(parts: Sequence[Counts]) -> Counts:
+    """The rows of all parts, which have the same variables."""
+    first = parts[0]
+    ids = [np.concatenate(columns) for columns in zip(*(p.exact_ids for p in parts), strict=True)]
+    return _made(first, first.variables, first.sizes, ids, np.concatenate([p.exact_counts for p in parts]))
 
 
 def dense(counts: Counts, variables: Sequence[Variable], *, bound: int) -> Exact:
@@ -169,20 +174,12 @@ def _made(
     return Counts(tuple(variables), tuple(sizes), tuple(ids), exact, len(exact), origin.tables)
 
 
-def _array(numbers: list[int]) -> Exact:
-    exact = np.empty(len(numbers), dtype=object)
-    exact[:] = numbers
-    return exact.astype(np.int64) if all(n < INT_LIMIT for n in numbers) else exact
-
-
 def _starts(ordered: IntArray) -> IntArray:
     """Where each run of equal numbers begins."""
-    if not len(ordered):
-        return np.zeros(0, dtype=np.int64)
-    return np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))[: len(ordered)]
 
 
-def _compact(rows: int) -> int:
+def compact(rows: int) -> int:
     """Up to how many numbers an array with a place for each is cheaper than sorting."""
     return 4 * rows + 2**16
 
@@ -202,17 +199,17 @@ def _packed(
             size = max(1, len(distinct))
         key = key * width + column
         size *= width
-    return list(np.split(key, np.cumsum(lengths)[:-1])), size, False
+    return np.split(key, np.cumsum(lengths)[:-1]), size, False
 
 
-def _numbered(factors: Sequence[Counts], variables: Sequence[Variable]) -> tuple[list[IntArray], int]:
+def numbered(factors: Sequence[Counts], variables: Sequence[Variable]) -> tuple[list[IntArray], int]:
     """Numbers for the variables' values in the factors, alike, and so few that an array can have a place for each."""
     lengths = [f.rows for f in factors]
     keys, size, _ = _packed([f.ids(variables) for f in factors], factors[0].sizes_of(variables), lengths)
-    if size <= _compact(sum(lengths)):
+    if size <= compact(sum(lengths)):
         return keys, size
     distinct, key = np.unique(np.concatenate(keys), return_inverse=True)
-    return list(np.split(key, np.cumsum(lengths)[:-1])), max(1, len(distinct))
+    return np.split(key, np.cumsum(lengths)[:-1]), max(1, len(distinct))
 
 
 def _mixed(columns: Sequence[Column], sizes: Sequence[int], rows: int) -> IntArray:
@@ -234,17 +231,6 @@ def _unpacked(key: IntArray, sizes: Sequence[int]) -> list[Column]:
     return [key, *reversed(columns)]
 
 
-def _times(first: Exact, second: Exact) -> Exact:
-    """Products that do not wrap: int64 where all of them fit."""
-    if first.dtype != object and second.dtype != object:
-        if not len(first) or int(first.max()) * int(second.max()) < INT_LIMIT:
-            return first * second
-        if float(np.max(first.astype(np.float64) * second)) < INT_LIMIT / 2:
-            return first * second
-    exact: Exact = first.astype(object) * second.astype(object)
-    return exact
-
-
 def multiply(
     first: Counts,
     second: Counts,
@@ -262,19 +248,17 @@ def multiply(
         first, second = second, first
     tables = first.tables.union(second.tables, *(f.tables for f in then))
     if set(second.variables) <= set(first.variables):
-        result = _onto(_weighed(first, second), keep, maximum=maximum)
+        result: Counts | None = _onto(_weighed(first, second), keep, maximum=maximum)
     else:
         first = _onto(first, {*keep, *second.variables}, maximum=maximum)
         second = _onto(second, {*keep, *first.variables}, maximum=maximum)
-        found = None if maximum else _contracted(first, second, keep)
-        if found is None:
-            pieces = _pieces(first, second, keep, maximum=maximum, then=then)
-            result, then = _gathered(pieces, maximum=maximum), ()
-        else:
-            result = found
-    for factor in then:
-        result = _weighed(result, factor)
-    return _from(result, tables)
+        result = None if maximum else _contracted(first, second, keep)
+    if result is None:
+        result = _gathered(_pieces(first, second, keep, maximum=maximum, then=then), maximum=maximum)
+    else:
+        for factor in then:
+            result = _weighed(result, factor)
+    return replace(result, tables=tables)
 
 
 def _onto(counts: Counts, keep: Collection[Variable], *, maximum: bool) -> Counts:
@@ -288,9 +272,8 @@ def _weighed(counts: Counts, weights: Counts) -> Counts:
     hit = np.asarray(weight > 0, dtype=bool)
     if not hit.all():
         counts, weight = some_rows(counts, np.flatnonzero(hit)), weight[hit]
-    exact = weight if counts.exact_count is None else _times(counts.exact_count, weight)
-    made = _made(counts, counts.variables, counts.sizes, counts.exact_ids, exact)
-    return _from(made, counts.tables | weights.tables)
+    exact = weight if counts.exact_count is None else times(counts.exact_count, weight)
+    return replace(counts, exact_count=exact, tables=counts.tables | weights.tables)
 
 
 def row_weights(counts: Counts, weights: Counts) -> Exact:
@@ -300,7 +283,7 @@ def row_weights(counts: Counts, weights: Counts) -> Exact:
     exact_weights = weights.exact_counts
     if not weights.rows:
         return np.zeros(counts.rows, dtype=np.int64)
-    if size <= _compact(sum(lengths)):
+    if size <= compact(sum(lengths)):
         table = np.zeros(size, dtype=exact_weights.dtype)
         table[at] = exact_weights
         return table[key]
@@ -326,33 +309,14 @@ def _hashed(key: IntArray, bits: int) -> NDArray[np.uint64]:
 
 def some_rows(counts: Counts, at: IntArray) -> Counts:
     """Only the rows at some positions."""
-    ids = tuple(c[at] for c in counts.exact_ids)
     count = None if counts.exact_count is None else counts.exact_count[at]
-    return Counts(counts.variables, counts.sizes, ids, count, len(at), counts.tables)
-
-
-def group_numbers(counts: Counts, variables: Sequence[Variable]) -> tuple[IntArray, int]:
-    """A number per row, equal for equal values of the variables, and how many there can be."""
-    (numbers,), size = _numbered([counts], variables)
-    return numbers, size
+    return replace(counts, exact_ids=tuple(c[at] for c in counts.exact_ids), exact_count=count, rows=len(at))
 
 
 def counted(counts: Counts, exact: Exact) -> Counts:
     """The same rows with other counts; those of none go."""
     at = np.flatnonzero(exact)
-    return _made(counts, counts.variables, counts.sizes, [c[at] for c in counts.exact_ids], exact[at])
-
-
-def appended(first: Counts, second: Counts) -> Counts:
-    """The rows of both, over the same variables."""
-    both = zip(first.exact_ids, second.exact_ids, strict=True)
-    ids = [np.concatenate([ours, theirs.astype(ours.dtype)]) for ours, theirs in both]
-    exact = np.concatenate([first.exact_counts, second.exact_counts])
-    return _made(first, first.variables, first.sizes, ids, exact)
-
-
-def _from(counts: Counts, tables: frozenset[Hashable]) -> Counts:
-    return Counts(counts.variables, counts.sizes, counts.exact_ids, counts.exact_count, counts.rows, tables)
+    return some_rows(replace(counts, exact_count=exact), at)
 
 
 def _shared(first: Counts, second: Counts) -> list[Variable]:
@@ -362,30 +326,29 @@ def _shared(first: Counts, second: Counts) -> list[Variable]:
 def _contracted(first: Counts, second: Counts, keep: Collection[Variable]) -> Counts | None:
     """A matrix product over the shared variables, where they all go and a dense result is worth it."""
     shared = _shared(first, second)
-    first_kept = [v for v in first.variables if v not in shared]
-    second_kept = [v for v in second.variables if v not in shared]
-    sizes = (*first.sizes_of(first_kept), *second.sizes_of(second_kept))
-    wide, tall = math.prod(sizes[: len(first_kept)]), math.prod(sizes[len(first_kept) :])
-    exact_first, exact_second = first.exact_counts, second.exact_counts
-    if not shared or any(v in keep for v in shared) or wide * tall > DENSE_CELLS:
+    kept = [[v for v in f.variables if v not in shared] for f in (first, second)]
+    sizes = [f.sizes_of(variables) for f, variables in zip((first, second), kept, strict=True)]
+    cells = math.prod(map(math.prod, sizes))
+    if not shared or any(v in keep for v in shared) or cells > DENSE_CELLS:
         return None
-    if exact_first.dtype == object or exact_second.dtype == object:
+    if first.exact_counts.dtype == object or second.exact_counts.dtype == object:
         return None
-    keys, size = _numbered([first, second], shared)
+    keys, size = numbered([first, second], shared)
     pairs = np.bincount(keys[0], minlength=size).astype(np.float64) @ np.bincount(keys[1], minlength=size)
-    if 4 * pairs < wide * tall:
+    if 4 * pairs < cells:
         return None
-    left, right = Rows(keys[0], exact_first), Rows(keys[1], exact_second)
-    exact = contract.cross(
-        left,
-        [Block(_mixed(first.ids(first_kept), sizes[: len(first_kept)], first.rows), wide)],
-        right,
-        [Block(_mixed(second.ids(second_kept), sizes[len(first_kept) :], second.rows), tall)],
-        size,
-        join_size=contract.dot(contract.degrees(left, size), contract.degrees(right, size)),
-    ).reshape(-1)
+    left, right = (
+        CountMatrix(key, f.exact_counts, (_mixed(f.ids(variables), widths, f.rows),), (math.prod(widths),))
+        for f, key, variables, widths in zip((first, second), keys, kept, sizes, strict=True)
+    )
+    degrees = [
+        count_by(m.exact_key, m.exact_count, size, bound=arithmetic.total(m.exact_counts)) for m in (left, right)
+    ]
+    join_size = arithmetic.total(times(*degrees))
+    exact = matrix_product.product(left, right, size, join_size=join_size).reshape(-1)
     present = np.flatnonzero(exact)
-    return _made(first, (*first_kept, *second_kept), sizes, _unpacked(present, sizes), exact[present])
+    every = (*sizes[0], *sizes[1])
+    return _made(first, (*kept[0], *kept[1]), every, _unpacked(present, every), exact[present])
 
 
 def _pieces(
@@ -410,8 +373,7 @@ def _pieces(
         left = np.repeat(np.arange(start, min(stop, first.rows)), pairs[part])
         right = order[np.arange(len(left)) + np.repeat(low[part] - (ends[part] - pairs[part] - before), pairs[part])]
         ids = [first.ids([v])[0][left] if v in first.variables else second.ids([v])[0][right] for v in variables]
-        exact = _times(exact_first[left], exact_second[right])
-        piece = _made(first, variables, sizes, ids, exact)
+        piece = _made(first, variables, sizes, ids, times(exact_first[left], exact_second[right]))
         for factor in then:
             piece = _weighed(piece, factor)
         yield project(piece, variables, maximum=maximum)
@@ -427,15 +389,8 @@ def _gathered(pieces: Iterator[Counts], *, maximum: bool) -> Counts:
     for piece in pieces:
         waiting.append(piece)
         if sum(map(len, waiting)) > max(CHUNK_PAIRS, whole.rows):
-            whole, waiting = _merged([whole, *waiting], maximum=maximum), []
-    return _merged([whole, *waiting], maximum=maximum) if waiting else whole
-
-
-def _merged(parts: Sequence[Counts], *, maximum: bool) -> Counts:
-    first = parts[0]
-    ids = [np.concatenate(columns) for columns in zip(*(p.exact_ids for p in parts), strict=True)]
-    exact = np.concatenate([p.exact_counts for p in parts])
-    return project(_made(first, first.variables, first.sizes, ids, exact), first.variables, maximum=maximum)
+            whole, waiting = project(concatenated([whole, *waiting]), whole.variables, maximum=maximum), []
+    return project(concatenated([whole, *waiting]), whole.variables, maximum=maximum) if waiting else whole
 
 
 def eliminate(
@@ -467,12 +422,8 @@ def eliminate(
         then = [f for f in left if f.variables and set(f.variables) <= variables]
         left = [f for f in left if f not in then] if then else left
         tables = first.tables.union(second.tables, *(f.tables for f in then))
-        result = memo.get(tables, variables) if memo is not None else None
-        if result is None:
-            result = multiply(first, second, variables, maximum=maximum, then=then)
-            if memo is not None:
-                memo.put(result)
-        left.append(result)
+        compute = partial(multiply, first, second, variables, maximum=maximum, then=then)
+        left.append(compute() if memo is None else memo.get(tables, variables, compute))
 
 
 def _narrowed(
@@ -483,12 +434,8 @@ def _narrowed(
     variables = [v for v in factor.variables if v in wanted]
     if len(variables) == len(factor.variables):
         return factor
-    found = memo.get(factor.tables, variables) if memo is not None else None
-    if found is None:
-        found = project(factor, variables, maximum=maximum)
-        if memo is not None:
-            memo.put(found)
-    return found
+    compute = partial(project, factor, variables, maximum=maximum)
+    return compute() if memo is None else memo.get(factor.tables, variables, compute)
 
 
 def _contained(factors: Sequence[Counts]) -> tuple[int, int] | None:
@@ -511,7 +458,7 @@ def _cheapest(factors: Sequence[Counts], keep: Collection[Variable]) -> tuple[in
                 holders.setdefault(v, []).append(i)
     choices = []
     for v, held in holders.items():
-        rows_at, size = _numbered([factors[i] for i in held], [v])
+        rows_at, size = numbered([factors[i] for i in held], [v])
         per_value = [np.bincount(at, minlength=size).astype(np.float64) for at in rows_at]
         pairs = [(float(per_value[a] @ per_value[b]), (held[a], held[b])) for a, b in combinations(range(len(held)), 2)]
         growth = float(np.multiply.reduce(per_value).sum()) - sum(factors[i].rows for i in held)
@@ -525,7 +472,7 @@ def largest_count(factors: Sequence[Counts], keep: Collection[Variable], *, memo
     Parts without a common variable reach their largest counts independently.
     """
     exact = 1
-    for part in _connected(factors):
+    for part in connected(factors):
         left = eliminate(part, keep, memo=memo, until=2)
         if len(left) == 2 and any(v not in keep for v in _shared(*left)):
             exact *= _largest_product(left[0], left[1], keep)
@@ -534,10 +481,11 @@ def largest_count(factors: Sequence[Counts], keep: Collection[Variable], *, memo
     return exact
 
 
-def _connected(factors: Sequence[Counts]) -> list[list[Counts]]:
+def connected(factors: Sequence[Counts], apart: Collection[Variable] = ()) -> list[list[Counts]]:
+    """The factors in parts that have no variables in common, other than those of `apart`."""
     parts: list[list[Counts]] = []
     for factor in factors:
-        touching = [p for p in parts if any(_shared(f, factor) for f in p)]
+        touching = [p for p in parts if any(v not in apart for f in p for v in _shared(f, factor))]
         parts = [p for p in parts if p not in touching] + [[*(f for p in touching for f in p), factor]]
     return parts
 
@@ -557,7 +505,7 @@ def _largest_product(first: Counts, second: Counts, keep: Collection[Variable]) 
     rank[order] = np.arange(len(reach))
     rows = np.argsort(rank[group], kind="stable")
     first, group, reach = some_rows(first, rows), rank[group[rows]], reach[order]
-    keys, size = _numbered([first, second], _shared(first, second))
+    keys, size = numbered([first, second], _shared(first, second))
     ends = np.cumsum(np.bincount(keys[1], minlength=size)[keys[0]])
     exact_best, start, budget = 0, 0, CHUNK_PAIRS // 64
     while start < first.rows and int(reach[group[start]]) > exact_best:
@@ -579,6 +527,6 @@ def _reach(counts: Counts, partner: Counts, keep: Collection[Variable]) -> tuple
     weight = row_weights(counts, project(partner, _shared(partner, counts), maximum=True))
     hit = np.flatnonzero(np.asarray(weight > 0, dtype=bool))
     counts, weight = some_rows(counts, hit), weight[hit]
-    (group,), groups = _numbered([counts], [v for v in counts.variables if v in keep])
-    weighed = _made(counts, (), (), (), _times(counts.exact_counts, weight))
-    return counts, group, contract.count_by(group, weighed.exact_count, groups, bound=total(weighed))
+    (group,), groups = numbered([counts], [v for v in counts.variables if v in keep])
+    weighed = times(counts.exact_counts, weight)
+    return counts, group, count_by(group, weighed, groups, bound=arithmetic.total(weighed))
