@@ -13,10 +13,10 @@ import sys
 import numpy as np
 
 import queries
-from dpjoin.engine.interface import Fade
+from dpjoin.engine.interface import RowWeights
 from dpjoin.methods.capped import rows_left
 from dpjoin.methods.fading import LARGEST, PRICES, weights
-from dpjoin.privacy.fading import most_of_value, moves_of_row
+from dpjoin.privacy.degree_bounds import most_of_value, moves_of_row
 from report import command, markdown_table, versions, write
 
 BOUNDS = (4, 6, 9, 13, 18, 27, 40, 60, 90, 135, 200)
@@ -29,7 +29,7 @@ def bound_of(cap: int, price: float | None) -> float:
     if price is None:
         return math.sqrt(2) * cap
     found, full = weights(cap, price)
-    fade = Fade(("k",), found, full)
+    fade = RowWeights(("k",), found, full)
     return moves_of_row(fade) * most_of_value(fade) / full**2
 
 

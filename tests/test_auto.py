@@ -79,14 +79,14 @@ def test_replay_on_neighbours(shape: str, way: str | None, bounds: bool, monkeyp
 
         assert replay_violations(run, rows, changed(schema, rows, rng)) == []
         assert overpaid(curators[1]) == []
-        ledger, accountant = curators[0].ledger, curators[0]._accountant
+        ledger, limit = curators[0].ledger, curators[0]._accountant.limit
         assert ledger_violations(ledger, SHARP) == []
-        assert ledger.rho == accountant.rho
+        assert ledger.rho == limit.rho
         # Delta is set aside for the hybrid's degrees or a noisy bound; other ways leave it unspent.
         assert (
-            ledger.delta == accountant.truncation_delta
+            ledger.delta == limit.delta
             if way == "hybrid" or (way == UNSEEN and not bounds)
-            else ledger.delta in (0, accountant.truncation_delta)
+            else ledger.delta in (0, limit.delta)
         )
 
 

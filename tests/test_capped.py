@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.interface import Engine, Fade
+from dpjoin.engine.interface import Engine, RowWeights
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.ranks import EDGES, degree_sequence, falling_fits, looked_beyond, rows_beyond
 from dpjoin.measure.totals import NoisyTotal
@@ -42,7 +42,9 @@ from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
-from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.instance import Instance
+from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.parts import NoisyRanks, Question, rows_by_rank
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from support.audit import audited, tight_run
@@ -178,7 +180,7 @@ def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch
 def test_a_pushed_out_row_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capped, "candidate_caps", five)
     monkeypatch.setattr(capped, "fading_price", lambda workload: None)
-    monkeypatch.setattr(Curator, "_group_churn", lambda self, group: 1)
+    monkeypatch.setattr(Instance, "move_of_group", lambda self, group, bound: Move(bound.value, bound.value))
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: BruteEngine(schema, t), 60))
 
@@ -188,11 +190,12 @@ def test_a_fading_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.Monk
     """Weights that are said to fall slowly, and an engine that drops a value as soon as it exceeds the cap."""
 
     class Drops(BruteEngine):
-        def faded(self, fades: Any) -> BruteEngine:
+        def weighted(self, fades: Any) -> BruteEngine:
             steep = {
-                t: Fade(f.attributes, np.where(f.weights < f.full, 0, f.weights), f.full) for t, f in fades.items()
+                t: RowWeights(f.attributes, np.where(f.weights < f.full, 0, f.weights), f.full)
+                for t, f in fades.items()
             }
-            return super().faded(steep)
+            return super().weighted(steep)
 
     monkeypatch.setattr(capped, "candidate_caps", five)
     schema = schema_of("two")
@@ -380,7 +383,7 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     whole, kept = measure_sizes(best, shares.count)
     exact = engine.exact_join_size()
     assert whole.noisy == pytest.approx(exact, rel=0.25)
-    assert best.curator._exact_join_size() * float(best.curator.unit) == pytest.approx(kept, rel=0.2)
+    assert best.curator._engine.exact_join_size() * float(best.curator.unit) == pytest.approx(kept, rel=0.2)
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
@@ -429,7 +432,7 @@ def test_the_curator_refuses_what_it_cannot_account_for() -> None:
         child.capped({"s": [DegreeBound(attributes=("A",), limit=2)]})
     # A bound of one Curator is not a bound of another: the capped instance has its own.
     with pytest.raises(BudgetError, match="minted"):
-        curator.join_size(child._mint(5), cost)
+        curator.join_size(child._mint(Bound(5)), cost)
     public = Schema((schema.tables[0], Table(name="s", attributes=("A", "C"), private=False)), schema.attributes)
     curator = Curator(BruteEngine(public, rows), Split(budget=BLUNT))
     with pytest.raises(BudgetError, match="private tables"):

@@ -17,7 +17,7 @@ from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import as_one_shares, common_key_shares, spendable
 from dpjoin.methods.capped import RANKS_SHARE, SIZES_SHARE, capped_shares, fades_of, fading_price
 from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE
-from dpjoin.privacy.fading import faded_bound
+from dpjoin.privacy.degree_bounds import weighted_bound
 from dpjoin.released.query import ask
 from dpjoin.spec.plain import KEYS
 from dpjoin.spec.toml import Spec
@@ -133,7 +133,7 @@ def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> 
     assert price is not None
     for degree in (5, 10, 38, 100, 200, 575):
         fades = fades_of({(t, ("k",)): degree for t in ("r", "s")}, price)
-        bound = faded_bound(schema, [], fades) / math.prod(f.full for f in fades.values())
+        bound = weighted_bound(schema, [], fades) / math.prod(f.full for f in fades.values())
         by_bound = dear * (degree + (bounded.half_width or 0))
         fading, removing = capped * bound, capped * math.sqrt(2) * degree
         assert f"| {degree} | {by_bound:,.0f} | {fading:,.0f} | {removing:,.0f} | {by_bound / fading:.1f} |" in page

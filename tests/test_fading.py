@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.interface import Fade
+from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.methods import capped, fading
 from dpjoin.methods.capped import cap_attributes
 from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.fading import faded_bound, most_of_value, moves_of_row
+from dpjoin.privacy.degree_bounds import most_of_value, moves_of_row, weighted_bound
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import CELLS, Factor, Group, kronecker
 from support.audit import replay_violations
@@ -34,7 +34,7 @@ ONE_CAP = ("two", "star", "triangle")
 """Shapes whose tables need one kind of weights each."""
 
 
-def fades_of(schema: Schema, rng: np.random.Generator, *, longest: int = 6) -> dict[str, Fade]:
+def fades_of(schema: Schema, rng: np.random.Generator, *, longest: int = 6) -> dict[str, RowWeights]:
     """Any weights that fall, by one set of attributes for each table that meets another."""
     found = {}
     for table in schema.tables:
@@ -43,7 +43,7 @@ def fades_of(schema: Schema, rng: np.random.Generator, *, longest: int = 6) -> d
         by = shared if rng.random() < 0.5 else shared[: 1 + int(rng.integers(len(shared)))]
         weights = -np.sort(-rng.integers(0, 9, int(rng.integers(1, longest + 1))))
         weights[0] = max(weights[0], 1)
-        found[table.name] = Fade(by, weights.astype(np.int64), 9)
+        found[table.name] = RowWeights(by, weights.astype(np.int64), 9)
     return found
 
 
@@ -58,8 +58,8 @@ def test_weights_are_what_the_loops_say(shape: str) -> None:
     for _ in range(12):
         rows, fades = skewed_rows(schema, rng), fades_of(schema, rng)
         some = dict(list(fades.items())[: int(rng.integers(1, len(fades) + 1))])
-        slow = BruteEngine(schema, rows).faded(some)
-        fast = DuckEngine(schema, arrow_tables(schema, rows), attributes=schema.queryable).faded(some)
+        slow = BruteEngine(schema, rows).weighted(some)
+        fast = DuckEngine(schema, arrow_tables(schema, rows), attributes=schema.queryable).weighted(some)
         assert fast.exact_join_size() == slow.exact_join_size()
         for ours, theirs in zip(fast.exact_answers(workload.groups), slow.exact_answers(workload.groups), strict=True):
             assert ours.tolist() == theirs.tolist()
@@ -72,11 +72,11 @@ def test_brute_weights_are_repeated_rows() -> None:
     rng = np.random.default_rng(3)
     schema = schema_of("two")
     rows = skewed_rows(schema, rng)
-    fade = Fade(("A",), np.array([3, 2, 2, 1]), 3)
+    fade = RowWeights(("A",), np.array([3, 2, 2, 1]), 3)
     count = {v: sum(r["A"] == v for r in rows["r"]) for v in range(4)}
     again = [r for r in rows["r"] for _ in range([0, 3, 2, 2, 1, *[0] * 99][count[r["A"]]])]
     groups = dj.Workload.marginals(schema, [1, 2]).groups
-    weighted = BruteEngine(schema, rows).faded({"r": fade}).exact_answers(groups)
+    weighted = BruteEngine(schema, rows).weighted({"r": fade}).exact_answers(groups)
     repeated = BruteEngine(schema, {**rows, "r": again}).exact_answers(groups)
     assert [a.tolist() for a in weighted] == [a.tolist() for a in repeated]
 
@@ -89,10 +89,10 @@ def test_large_weights_neither_wrap_nor_round() -> None:
         "r": [{"A": 1, "B": b} for b in (0, 0, 3)],
         "s": [{"A": 1, "C": c} for c in (1, 2)],
     }
-    fades = {t: Fade(("A",), np.array([2**40 + 1] * 3), 2**40 + 1) for t in "rs"}
+    fades = {t: RowWeights(("A",), np.array([2**40 + 1] * 3), 2**40 + 1) for t in "rs"}
     groups = dj.Workload.marginals(schema, [1, 2]).groups
-    slow = BruteEngine(schema, rows).faded(fades)
-    fast = DuckEngine(schema, arrow_tables(schema, rows), attributes=schema.queryable).faded(fades)
+    slow = BruteEngine(schema, rows).weighted(fades)
+    fast = DuckEngine(schema, arrow_tables(schema, rows), attributes=schema.queryable).weighted(fades)
     assert fast.exact_join_size() == slow.exact_join_size() == 6 * (2**40 + 1) ** 2
     for ours, theirs in zip(fast.exact_answers(groups), slow.exact_answers(groups), strict=True):
         assert ours.tolist() == theirs.tolist()
@@ -102,7 +102,7 @@ def test_large_weights_neither_wrap_nor_round() -> None:
 def test_what_a_row_moves_is_the_worst_over_degrees(weights: list[int]) -> None:
     """Against the definition, degree by degree."""
     falling = sorted(weights, reverse=True)
-    fade = Fade(("A",), np.array(falling), 30)
+    fade = RowWeights(("A",), np.array(falling), 30)
     of = [*falling, 0, 0]
     assert most_of_value(fade) == max(d * w for d, w in enumerate(of, 1))
     square = max(of[d] ** 2 + (d * (of[d - 1] - of[d]) if d else 0) ** 2 for d in range(len(of)))
@@ -110,8 +110,8 @@ def test_what_a_row_moves_is_the_worst_over_degrees(weights: list[int]) -> None:
     assert (moves - 1) ** 2 < square <= moves**2 or moves == square == 0
 
 
-def exact_moves(schema: Schema, fades: dict[str, Fade], rows: Rows, other: Rows, groups: Any) -> list[int]:
-    ours, theirs = (BruteEngine(schema, r).faded(fades).exact_answers(groups) for r in (rows, other))
+def exact_moves(schema: Schema, fades: dict[str, RowWeights], rows: Rows, other: Rows, groups: Any) -> list[int]:
+    ours, theirs = (BruteEngine(schema, r).weighted(fades).exact_answers(groups) for r in (rows, other))
     return [sum((int(a) - int(b)) ** 2 for a, b in zip(x, y, strict=True)) for x, y in zip(ours, theirs, strict=True)]
 
 
@@ -130,8 +130,8 @@ def test_no_neighbour_moves_more_than_the_bound(shape: str) -> None:
     for _ in range(40):
         rows = skewed_rows(schema, rng)
         bounding = {t: by for t, (by,) in cap_attributes(schema).items()}
-        fades = {t: Fade(bounding[t], f.weights, f.full) for t, f in fades_of(schema, rng).items()}
-        curator = Curator(BruteEngine(schema, rows), Split(budget=BUDGET)).faded(fades)
+        fades = {t: RowWeights(bounding[t], f.weights, f.full) for t, f in fades_of(schema, rng).items()}
+        curator = Curator(BruteEngine(schema, rows), Split(budget=BUDGET)).weighted(fades)
         bound = curator.public_bound()
         assert bound is not None
         other = changed(schema, rows, rng)
@@ -140,7 +140,7 @@ def test_no_neighbour_moves_more_than_the_bound(shape: str) -> None:
             close = max(close, squared / bound.value**2)
         (squared,) = exact_moves(schema, fades, rows, other, [signed])
         assert squared <= 2 * 10 * bound.value**2
-        sizes = [BruteEngine(schema, r).faded(fades).exact_join_size() for r in (rows, other)]
+        sizes = [BruteEngine(schema, r).weighted(fades).exact_join_size() for r in (rows, other)]
         assert abs(sizes[0] - sizes[1]) <= bound.value
     assert close > 0.1
 
@@ -149,7 +149,7 @@ def test_no_neighbour_moves_more_than_the_bound(shape: str) -> None:
 def test_the_bound_is_attained_and_no_smaller_one_would_do() -> None:
     """All rows of a value in one cell, the new one in another."""
     schema = schema_of("two")
-    fade = Fade(("A",), np.array([8, 8, 7, 5, 4]), 8)
+    fade = RowWeights(("A",), np.array([8, 8, 7, 5, 4]), 8)
     groups = [kronecker(schema, {"B": CELLS, "C": CELLS})]
     worst = 0
     for d in range(7):
@@ -158,7 +158,7 @@ def test_the_bound_is_attained_and_no_smaller_one_would_do() -> None:
             other: Rows = {"r": [*rows["r"], {"A": 0, "B": 3}], "s": rows["s"]}
             worst = max(worst, *exact_moves(schema, {"r": fade, "s": fade}, rows, other, groups))
     curator = Curator(BruteEngine(schema, {"r": [], "s": []}), Split(budget=BUDGET))
-    bound = curator.faded({"r": fade, "s": fade}).public_bound()
+    bound = curator.weighted({"r": fade, "s": fade}).public_bound()
     assert bound is not None
     assert worst <= bound.value**2
     assert worst > 0.9 * bound.value**2
@@ -170,13 +170,15 @@ def test_a_faded_measurement_is_in_join_results() -> None:
     rows: Rows = {"r": [{"A": 0, "B": 1}] * 3, "s": [{"A": 0, "C": 2}] * 2}
     sharp = Budget(epsilon=50.0, delta=1e-6)
     whole = Curator(BruteEngine(schema, rows), Split(budget=sharp))
-    curator = whole.faded({t: Fade(("A",), np.array([100, 100, 50]), 100) for t in "rs"})
+    curator = whole.weighted({t: RowWeights(("A",), np.array([100, 100, 50]), 100) for t in "rs"})
     bound = curator.public_bound()
     assert bound is not None
     assert curator.unit == Fraction(1, 10_000)
     found = curator.measure(kronecker(schema, {"B": CELLS}), bound, Concentrated(curator.rho_left / 2))
     assert found.values == pytest.approx([0, 3 * 0.5 * 2, 0, 0], abs=3)
-    assert curator.join_size(bound, Concentrated(curator.rho_left)) * float(curator.unit) == pytest.approx(3, abs=3)
+    assert curator.join_size(bound, Concentrated(curator.rho_left)).noisy * float(curator.unit) == pytest.approx(
+        3, abs=3
+    )
     assert all(e.parameters["unit"] == curator.unit for e in curator.ledger.events)
 
 
@@ -184,36 +186,35 @@ def test_what_is_refused() -> None:
     schema = schema_of("two")
     rows = skewed_rows(schema, np.random.default_rng(0))
     whole = Curator(BruteEngine(schema, rows), Split(budget=BUDGET))
-    fade = Fade(("A",), np.array([4, 2, 1]), 4)
-    curator = whole.faded({"r": fade, "s": fade})
+    fade = RowWeights(("A",), np.array([4, 2, 1]), 4)
+    curator = whole.weighted({"r": fade, "s": fade})
     bound = curator.public_bound()
     assert bound is not None
     group = kronecker(schema, {"B": CELLS})
     for wrong in ([1, 2], [3, -1], [5, 4], []):
         with pytest.raises(BudgetError, match="never rise"):
-            whole.faded({"r": Fade(("A",), np.array(wrong, dtype=np.int64), 4)})
+            whole.weighted({"r": RowWeights(("A",), np.array(wrong, dtype=np.int64), 4)})
     for shaped in (np.array([4.0, 2.0]), np.array([[4, 2]])):
         with pytest.raises(SpecError, match="must be whole numbers"):
-            Fade(("A",), shaped, 4)
+            RowWeights(("A",), shaped, 4)
     with pytest.raises(BudgetError, match=r"below 2\^62"):
-        whole.faded({"r": Fade(("A",), np.array([2**61, 2**61]), 2**61)})
+        whole.weighted({"r": RowWeights(("A",), np.array([2**61, 2**61]), 2**61)})
     limit = {"r": [DegreeBound(attributes=("A",), limit=2)]}
     cost, once, alike = Concentrated(Fraction(1, 1000)), "that is done once", "count alike"
     half_public = Schema((replace(schema.tables[0], private=False), schema.tables[1]), schema.attributes)
     beside = Curator(BruteEngine(half_public, rows), Split(budget=BUDGET))
     refused: list[tuple[str, Callable[[], object]]] = [
-        (once, lambda: curator.faded({"r": fade})),
+        (once, lambda: curator.weighted({"r": fade})),
         (once, lambda: curator.capped(limit)),
-        (once, lambda: whole.capped(limit).faded({"s": fade})),
-        ("of private tables", lambda: whole.faded({})),
-        ("of private tables", lambda: beside.faded({"r": fade})),
-        ("its partners weights", lambda: whole.faded({"r": fade}).public_bound()),
+        (once, lambda: whole.capped(limit).weighted({"s": fade})),
+        ("of private tables", lambda: whole.weighted({})),
+        ("of private tables", lambda: beside.weighted({"r": fade})),
+        ("its partners weights", lambda: whole.weighted({"r": fade}).public_bound()),
         (f"a single query .*{alike}", lambda: curator.measure_query(group, 0, bound, cost)),
         (f"a single query .*{alike}", lambda: curator.measure_query(group, 0, bound, Pure(Fraction(1, 10)))),
         (f"a choice .*{alike}", lambda: curator.worst_query([group], [np.zeros(4, dtype=np.int64)], bound, cost)),
         (f"join size .*{alike}", lambda: curator.join_size(bound, Approximate(Fraction(1, 10), Fraction(1, 10**9)))),
         (f"a noisy bound .*{alike}", lambda: curator.sensitivity_bound(cost, half_width=99)),
-        (f"a bound of levels .*{alike}", lambda: curator.bound_of_levels([bound])),
         (f"a bound of caps .*{alike}", lambda: curator.part_bound()),
         ("minted by this Curator", lambda: whole.measure(group, bound, cost)),
     ]
@@ -222,10 +223,10 @@ def test_what_is_refused() -> None:
             ask()
     assert whole.ledger.events == ()
     with pytest.raises(SpecError, match="attributes that it joins on"):
-        BruteEngine(schema, rows).faded({"r": Fade(("B",), np.array([1]), 1)})
+        BruteEngine(schema, rows).weighted({"r": RowWeights(("B",), np.array([1]), 1)})
 
 
-@pytest.mark.parametrize("altered", ["capped", "faded"])
+@pytest.mark.parametrize("altered", ["capped", "weighted"])
 def test_bounds_of_altered_rows_say_nothing_about_the_part(altered: str) -> None:
     """A part whose rows were capped or have weights mints small bounds; the part itself must not carry them over."""
     schema = schema_of("two")
@@ -235,11 +236,11 @@ def test_bounds_of_altered_rows_say_nothing_about_the_part(altered: str) -> None
     if altered == "capped":
         child = part.capped({t: [DegreeBound(attributes=("A",), limit=1)] for t in "rs"})
     else:
-        child = part.faded({t: Fade(("A",), np.array([1]), 1) for t in "rs"})
+        child = part.weighted({t: RowWeights(("A",), np.array([1]), 1) for t in "rs"})
     bound = child.public_bound()
     assert bound is not None
-    with pytest.raises(BudgetError, match="must come from sub-instances"):
-        part.bound_of_levels([bound])
+    with pytest.raises(BudgetError, match="minted by this Curator"):
+        part.join_size(bound, Concentrated(Fraction(1, 1000)))
 
 
 @pytest.mark.known_bad
@@ -247,12 +248,12 @@ def test_weights_that_forget_what_the_others_lose_are_caught(monkeypatch: pytest
     """A row's own weight alone: the audit finds the rest."""
     schema = schema_of("two")
     group = kronecker(schema, {"B": CELLS, "C": CELLS})
-    fades = {t: Fade(("A",), np.array([8] * 5), 8) for t in "rs"}
+    fades = {t: RowWeights(("A",), np.array([8] * 5), 8) for t in "rs"}
 
     def run(curator_class: type[Curator], tables: Any, tape: Any) -> Any:
         curator = curator_class(BruteEngine(schema, tables), Split(budget=BUDGET))
         curator.__dict__["tape"] = tape
-        faded = curator.faded(fades)
+        faded = curator.weighted(fades)
         bound = faded.public_bound()
         assert bound is not None
         return faded.measure(group, bound, Concentrated(Fraction(1, 1000))).values.tolist()
@@ -260,7 +261,7 @@ def test_weights_that_forget_what_the_others_lose_are_caught(monkeypatch: pytest
     rows: Rows = {"r": [{"A": 0, "B": 1}] * 5, "s": [{"A": 0, "C": 2}] * 5}
     other: Rows = {"r": [{"A": 0, "B": 1}] * 6, "s": rows["s"]}
     assert replay_violations(run, rows, other) == []
-    monkeypatch.setattr("dpjoin.privacy.fading.moves_of_row", lambda fade: int(fade.weights[0]))
+    monkeypatch.setattr("dpjoin.privacy.degree_bounds.moves_of_row", lambda fade: int(fade.weights[0]))
     assert any("sensitivity" in w for w in replay_violations(run, rows, other))
 
 
@@ -272,7 +273,7 @@ def test_weights_that_forget_what_the_others_lose_are_caught(monkeypatch: pytest
 def test_weights_are_full_then_fall_at_their_price(full: int, price: float) -> None:
     """Full up to the cap, never rising, gone in the end; a row moves no more than the price, rounded up."""
     found, grain = fading.weights(full, price)
-    fade = Fade(("A",), found, grain)
+    fade = RowWeights(("A",), found, grain)
     assert (found[:full] == grain).all()
     assert (np.diff(found) <= 0).all()
     assert len(found) == fading.REACH * full
@@ -292,7 +293,7 @@ def test_fading_costs_less_than_removing(full: int) -> None:
     schema = schema_of("two")
     price = fading.best_price(schema, [("r", ("A",)), ("s", ("A",))])
     fades = {t: fading.fade(("A",), full, price) for t in "rs"}
-    bound = faded_bound(schema, [], fades) / fades["r"].full ** 2
+    bound = weighted_bound(schema, [], fades) / fades["r"].full ** 2
     assert bound < np.sqrt(2) * full
     degrees = np.arange(1.0, fading.REACH * full / 2)
     assert (fading.rows_kept(full, price, degrees) >= np.minimum(degrees, full) * (1 - 1 / 16)).all()

@@ -29,14 +29,15 @@ from dpjoin.methods.per_table import per_table_shares, per_table_tight
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import (
     OPTION_SHARE,
+    Accountant,
     Budget,
     Concentrated,
-    ConcentratedAccountant,
     Split,
+    accountant_of,
     laplace_cost,
 )
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.parts import Alone, NoisyRanks, Question
+from dpjoin.privacy.parts import NoisyRanks, OneTable, Question
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
 from support.audit import DELTA_LEFT, Tape, attach, audited, ledger_violations, tight_run
@@ -58,14 +59,19 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
+def limit_of(accountant: Accountant) -> Concentrated:
+    assert isinstance(accountant.limit, Concentrated)
+    return accountant.limit
+
+
 # The accountant ------------------------------------------------------------------------------------------------------
 
 
 def test_an_exchange_leaves_what_its_own_part_of_delta_buys() -> None:
     budget = BUDGET.without_choices()
-    accountant = ConcentratedAccountant(Split(budget=budget.with_options([Fraction(3, 4)])))
+    accountant = accountant_of(Split(budget=budget.with_options([Fraction(3, 4)])))
     whole, part = budget.composition, BUDGET.exact.delta * OPTION_SHARE
-    assert accountant.rho == whole.largest_rho(epsilon=Fraction(1), delta=BUDGET.exact.delta - part)
+    assert limit_of(accountant).rho == whole.largest_rho(epsilon=Fraction(1), delta=BUDGET.exact.delta - part)
     before = whole.largest_rho(epsilon=Fraction(1, 4), delta=part)
     assert accountant.offer == Concentrated(before, epsilon=Fraction(3, 4))
     with pytest.raises(BudgetError):
@@ -73,7 +79,7 @@ def test_an_exchange_leaves_what_its_own_part_of_delta_buys() -> None:
     accountant.spend(Concentrated(before / 2))
     assert accountant.offer == Concentrated(before / 2, epsilon=Fraction(3, 4))
     accountant.exchange()
-    assert (accountant.left, accountant.laplace_left) == (before / 2, Fraction(3, 4))
+    assert accountant.left == Concentrated(before / 2, epsilon=Fraction(3, 4))
     assert accountant.offer is None
     with pytest.raises(BudgetError, match="exceeds"):
         accountant.spend(Concentrated(before * Fraction(51, 100)))
@@ -84,25 +90,25 @@ def test_an_exchange_leaves_what_its_own_part_of_delta_buys() -> None:
 
 
 def test_it_is_too_late_once_more_is_spent() -> None:
-    accountant = ConcentratedAccountant(Split(budget=BUDGET.with_options([Fraction(3, 4)])))
+    accountant = accountant_of(Split(budget=BUDGET.with_options([Fraction(3, 4)])))
     assert accountant.offer is not None
     accountant.spend(Concentrated(accountant.offer.rho * Fraction(101, 100)))
     assert accountant.offer is None
     with pytest.raises(BudgetError, match="must be exchanged"):
         accountant.exchange()
-    assert accountant.laplace == 0
+    assert limit_of(accountant).epsilon == 0
 
 
 def test_of_several_options_the_best_that_is_left_is_taken() -> None:
     budget = BUDGET.with_options([Fraction(9, 10), Fraction(1, 2)])
-    early, late = ConcentratedAccountant(Split(budget=budget)).options
+    early, late = accountant_of(Split(budget=budget)).options
     assert early.rho < late.rho
     assert budget.rho() < BUDGET.with_options([Fraction(1, 2)]).rho() < BUDGET.rho()
     for spent, taken in ((early.rho, early), (early.rho * Fraction(101, 100), late), (late.rho, late)):
-        accountant = ConcentratedAccountant(Split(budget=budget))
+        accountant = accountant_of(Split(budget=budget))
         accountant.spend(Concentrated(spent))
         accountant.exchange()
-        assert (accountant.rho, accountant.laplace) == (taken.rho, taken.epsilon)
+        assert limit_of(accountant) == taken
         assert accountant.options == ()
 
 
@@ -118,8 +124,8 @@ def test_options_are_a_part_of_epsilon(options: tuple[Fraction, ...]) -> None:
 def test_options_serve_every_budget_or_are_not_there(epsilon: float, delta: float) -> None:
     """Whatever the budget, there is an accountant; what an exchange leaves is less than there was."""
     for budget in (Budget(epsilon=epsilon, delta=delta), Budget(epsilon=epsilon, delta=delta).without_choices()):
-        accountant = ConcentratedAccountant(Split(budget=budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE))))
-        assert all(0 < option.rho < accountant.rho for option in accountant.options)
+        accountant = accountant_of(Split(budget=budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE))))
+        assert all(0 < option.rho < limit_of(accountant).rho for option in accountant.options)
 
 
 def test_only_the_whole_instance_exchanges() -> None:
@@ -128,7 +134,7 @@ def test_only_the_whole_instance_exchanges() -> None:
     curator = Curator(engine, Split(budget=BUDGET.with_options([Fraction(3, 4)])))
     names = [t.name for t in schema.tables]
     (part, *_) = curator.restrict(
-        "tables", {n: Alone(n, schema.table(n).attributes) for n in names}, [Concentrated(Fraction(1, 10**4))] * 2
+        "tables", {n: OneTable(n, schema.table(n).attributes) for n in names}, [Concentrated(Fraction(1, 10**4))] * 2
     )
     with pytest.raises(BudgetError, match="whole instance"):
         part.exchange()
@@ -137,11 +143,11 @@ def test_only_the_whole_instance_exchanges() -> None:
         Curator(engine, Split(budget=BUDGET, paper=True)).exchange()
     # A sub-instance cannot have Laplace noise that the whole has not got.
     with pytest.raises(BudgetError, match="exceeds"):
-        curator.restrict("more", {"x": Alone(names[0], ("A",))}, [laplace_cost(Fraction(1, 10))])
+        curator.restrict("more", {"x": OneTable(names[0], ("A",))}, [laplace_cost(Fraction(1, 10))])
 
 
 def test_without_an_option_there_is_no_exchange() -> None:
-    accountant = ConcentratedAccountant(Split(budget=BUDGET))
+    accountant = accountant_of(Split(budget=BUDGET))
     assert accountant.offer is None
     with pytest.raises(BudgetError):
         accountant.exchange()
@@ -290,18 +296,21 @@ def test_a_first_look_that_knows_the_exact_size_is_caught(monkeypatch: pytest.Mo
 def test_an_exchange_that_keeps_all_rho_is_caught() -> None:
     """Laplace noise on top of what rho buys: the accountant would accept it, the audit of the ledger does not."""
 
-    class Greedy(ConcentratedAccountant):
-        def exchange(self) -> None:
-            self.laplace = Fraction(3, 4)
+    class Greedy(Accountant):
+        def exchange(self) -> Fraction:
+            assert isinstance(self.limit, Concentrated)
+            self.limit = replace(self.limit, epsilon=Fraction(3, 4))
+            return Fraction(3, 4)
 
     schema = declared("two")
     workload = dj.Workload.marginals(schema, [1, 2])
     shares = per_table_shares(after_a_look(BUDGET, workload), schema)
     names = {t.name: [a for a in t.attributes if a != "A"] for t in schema.tables}
     rows = {t: [{"A": 0, **dict.fromkeys(own, 0)}] for t, own in names.items()}
-    for kind, caught in ((ConcentratedAccountant, False), (Greedy, True)):
+    for kind, caught in ((Accountant, False), (Greedy, True)):
         curator = attach(Curator(BruteEngine(schema, rows), shares.split), Tape())
-        curator._accountant = kind(shares.split)
+        honest = accountant_of(shares.split)
+        curator._accountant = kind(honest.limit, honest.composition, honest.options)
         per_table_tight(curator, workload, shares, silent)
         assert bool(ledger_violations(curator.ledger, BUDGET)) == caught
 

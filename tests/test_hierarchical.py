@@ -222,17 +222,17 @@ def is_in(rules: Mapping[str, Rules], table: str, row: Mapping[str, int]) -> boo
 
 def crowded(curator: Any, parts: Sequence[PartOfJoin], *worlds: Rows) -> list[str]:
     """Rows that are in more questions of a stage, or in more parts, than the Curator says."""
-    asked: dict[int, list[Mapping[str, Rules]]] = {}
+    asked: dict[int, list[Any]] = {}
     for answer in curator._answered:
         depth = max(hierarchical._height(n) for n in nodes_of(curator.schema) if n.path == answer.question.distinct)
-        asked.setdefault(depth if answer.question.distinct else 0, []).append(answer.question.rules)
+        asked.setdefault(depth if answer.question.distinct else 0, []).append(answer.question)
     found = []
     for stage in [*asked.values(), [part.rules for part in parts]]:
         most = curator.participation(stage)
         for rows in worlds:
             for table in curator.schema.private_tables:
                 for row in rows[table]:
-                    times = sum(is_in(rules, table, row) for rules in stage)
+                    times = sum(is_in(getattr(x, "rules", x), table, row) for x in stage)
                     found += [f"a row of {table} is in {times} of {len(stage)}, not {most}"] if times > most else []
     return found
 
@@ -389,7 +389,7 @@ def test_counts_charged_by_path_length_are_caught() -> None:
     curator, parts = partitioned(BruteEngine(schema, rows))
     stages: dict[int, list[Any]] = {}
     for answer in curator._answered:
-        stages.setdefault(len(answer.question.distinct), []).append(answer.question.rules)
+        stages.setdefault(len(answer.question.distinct), []).append(answer.question)
     types = {labels.name: labels for labels in curator._labels}
     assert len({0, *types["rows of r2 per A, B, C, E"].buckets.values()}) == 2
     assert curator.participation(stages[3]) >= 2
@@ -432,7 +432,7 @@ def test_skipping_an_empty_part_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     assert audit(schema, rows, neighbour, "tight")[0] == []
 
     def unless_empty(curator: Any, bound: Bound, rho: Fraction) -> NoisyTotal:
-        return measure_total(curator, bound, rho) if curator._exact_join_size() else NoisyTotal(0.0, 1.0)
+        return measure_total(curator, bound, rho) if curator._engine.exact_join_size() else NoisyTotal(0.0, 1.0)
 
     monkeypatch.setattr(hierarchical, "measure_total", unless_empty)
     for pair in ((rows, neighbour), (neighbour, rows)):
@@ -449,10 +449,10 @@ def test_labels_by_censored_degrees_are_caught() -> None:
 
     def uncensored(kind: type[Curator]) -> type[Curator]:
         class Uncensored(kind):  # type: ignore[valid-type,misc]
-            def _listed(
+            def listed(
                 self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
             ) -> dict[Value, int]:
-                return dict(super()._listed(exact, draw, 0 if kind is Recorder else threshold, event))
+                return dict(super().listed(exact, draw, 0 if kind is Recorder else threshold, event))
 
         return Uncensored
 

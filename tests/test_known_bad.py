@@ -20,10 +20,12 @@ from dpjoin.privacy import noise
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import Event
+from dpjoin.privacy.mechanisms import DiscreteGaussian
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.spec.workload import Group, Workload
 from support.audit import (
+    OwnDraws,
     Tape,
     attach,
     distinguishing_violations,
@@ -84,7 +86,7 @@ def test_true_sensitivity_without_noise_is_caught() -> None:
     def change(kind: type[Curator]) -> type[Curator]:
         class TrueBound(kind):  # type: ignore[valid-type,misc]
             def sensitivity_bound(self, cost: Any, *, half_width: int | None = None) -> Bound:
-                return self._mint(max(self._engine.exact_boundary(frozenset({t})) for t in ("R1", "R2")))
+                return self._mint(Bound(max(self._engine.exact_boundary(frozenset({t})) for t in ("R1", "R2"))))
 
         return TrueBound
 
@@ -97,12 +99,12 @@ def test_observed_domain_is_caught() -> None:
 
     def change(kind: type[Curator]) -> type[Curator]:
         class ObservedDomain(kind):  # type: ignore[valid-type,misc]
-            def _add(self, exact: Numbers, draw: Any, event: Event) -> Numbers:
+            def add(self, exact: Numbers, draw: Any, event: Event) -> Numbers:
                 if not event.purpose.startswith("measure"):
-                    return super()._add(exact, draw, event)
+                    return super().add(exact, draw, event)
                 seen = np.flatnonzero(exact)
                 noisy = np.zeros(len(exact), dtype=np.int64)
-                noisy[seen] = super()._add(exact[seen], draw, event)
+                noisy[seen] = super().add(exact[seen], draw, event)
                 return noisy
 
         return ObservedDomain
@@ -140,10 +142,10 @@ def test_a_marginal_noised_like_one_scalar_query_is_caught() -> None:
 
     def change(kind: type[Curator]) -> type[Curator]:
         class Halved(kind):  # type: ignore[valid-type,misc]
-            def _add(self, exact: Numbers, draw: Any, event: Event) -> Numbers:
+            def add(self, exact: Numbers, draw: Any, event: Event) -> Numbers:
                 if event.purpose.startswith("measure"):
                     event = replace(event, moves=event.moves / 2)
-                return super()._add(exact, draw, event)
+                return super().add(exact, draw, event)
 
         return Halved
 
@@ -167,7 +169,7 @@ def _measurement(curator_class: type[Curator], runs: int) -> list[str]:
 
     def measure() -> tuple[Numbers, Fraction]:
         curator = curator_class(engine, Split(budget=BUDGET, truncation_delta=Fraction(1, 10**7)))
-        bound = curator._mint(5)
+        bound = curator._mint(Bound(5))
         found = curator.measure(group, bound, Concentrated(Fraction(1, 100)))
         return found.noisy, found.variance
 
@@ -178,8 +180,8 @@ def _measurement(curator_class: type[Curator], runs: int) -> list[str]:
 def test_noise_of_the_wrong_scale_is_caught(factor: float, bad: bool) -> None:
     """A Curator that draws 0.8 or 1.2 times what it declares is found out; the true one is not."""
 
-    class Scaled(Curator):
-        def _add(self, exact: Numbers, draw: Any, event: Event) -> Numbers:
+    class Scaled(OwnDraws):
+        def add(self, exact: Numbers, draw: Any, event: Event) -> Numbers:
             return exact + np.rint(draw(len(exact)) * factor).astype(np.int64)
 
     assert bool(_measurement(Scaled, 300)) is bad
@@ -295,7 +297,7 @@ def test_overspending_is_refused_before_anything_is_drawn(monkeypatch: pytest.Mo
     curator = Curator(BruteEngine(SCHEMA, FULL), shares.split)
     bound = curator.sensitivity_bound(shares.bound, half_width=shares.half_width)
     before = curator.ledger
-    monkeypatch.setattr(noise, "discrete_gaussian", lambda **_: pytest.fail("noise was drawn"))
+    monkeypatch.setattr(DiscreteGaussian, "one", lambda _: pytest.fail("noise was drawn"))
     with pytest.raises(BudgetError, match="exceeds what is left"):
         curator.join_size(bound, Concentrated(shares.split.rho))
     assert curator.ledger is before

@@ -81,11 +81,11 @@ def listing(change: Callable[[Callable[[int], Numbers], int], tuple[Callable[[in
 
     def changed(kind: type[Curator]) -> type[Curator]:
         class Mutant(kind):  # type: ignore[misc,valid-type]
-            def _listed(
+            def listed(
                 self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
             ) -> dict[Value, int]:
                 draw, threshold = change(draw, threshold)
-                listed: dict[Value, int] = super()._listed(exact, draw, threshold, event)
+                listed: dict[Value, int] = super().listed(exact, draw, threshold, event)
                 return listed
 
         return Mutant
@@ -104,12 +104,12 @@ def test_two_sided_caps_are_caught_by_what_a_row_changes() -> None:
 
     def changed(kind: type[Curator]) -> type[Curator]:
         class Mutant(kind):  # type: ignore[misc,valid-type]
-            def _listed(
+            def listed(
                 self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
             ) -> dict[Value, int]:
                 if issubclass(kind, Replayer):
                     return self._old(event)[1]  # type: ignore[no-any-return]
-                listed: dict[Value, int] = super()._listed(exact, lambda n: draw(n) - threshold // 2, threshold, event)
+                listed: dict[Value, int] = super().listed(exact, lambda n: draw(n) - threshold // 2, threshold, event)
                 return listed
 
         return Mutant
@@ -143,7 +143,7 @@ def measured_parts(
         degrees = curator.noisy_degrees("degrees", questions, shares.degrees, half_width=shares.degrees_width)
         labels = curator.labels("part", degrees, {(1,): 1, (2,): 2})
         parts = {f"part {b}": rules(labels, b) for b in (0, 1, 2)}
-        cost = Concentrated(curator.rho_left / curator.unit_charge(parts))
+        cost = Concentrated(curator.rho_left / curator.participation(list(parts.values())))
         for part in curator.restrict("parts", parts, [cost] * 3):
             if skip_empty and part._engine.exact_join_size() == 0:
                 continue

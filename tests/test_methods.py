@@ -93,7 +93,7 @@ def test_a_method_from_plan_to_answers(method: str, name: str, profile: str, tmp
     again = load(made.save(tmp_path / "out"))
     assert np.array_equal(again.answer(), made.answer())
     assert np.array_equal(again.error(), made.error(), equal_nan=True)
-    assert again.ledger.to_json() == made.ledger.to_json()
+    assert again.ledger == made.ledger
     assert (made.answer() >= 0).all()
     assert made.synthetic.num_rows > 0
 

@@ -29,7 +29,7 @@ from dpjoin.model.joined import Joined
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import churn
-from dpjoin.privacy.parts import Alone
+from dpjoin.privacy.parts import OneTable
 from dpjoin.privacy.public_tables import public_counts, with_public_bounds
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
@@ -80,7 +80,7 @@ def test_a_private_table_is_never_counted() -> None:
     for count in (partial(public_counts, engine), curator.public_counts):
         with pytest.raises(BudgetError, match="table 'r' must be public to be counted exactly"):
             count("r", ("A",))
-    (part,) = curator.restrict("tables", {"one": Alone("r", ("A",))}, [Concentrated(curator.rho_left)])
+    (part,) = curator.restrict("tables", {"one": OneTable("r", ("A",))}, [Concentrated(curator.rho_left)])
     with pytest.raises(BudgetError, match="whole instance"):
         part.public_counts("s", ("A",))
 

@@ -18,9 +18,9 @@ from dpjoin.measure.shares import partition_shares
 from dpjoin.methods.as_one import Outcome
 from dpjoin.methods.levels import best_runs
 from dpjoin.paper.alg4_uniformize import check_common
-from dpjoin.privacy.accounting import Concentrated, ConcentratedAllowance
-from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.participation import largest_total
+from dpjoin.privacy.accounting import Concentrated
+from dpjoin.privacy.curator import Bound, Curator
+from dpjoin.privacy.ledger import largest_total
 from dpjoin.privacy.parts import Labels, Question
 from support.audit import Recorder, Replayer, Tape, audited, published
 from support.skewed import GENEROUS, SHAPES, changed, schema_of, skewed_rows
@@ -66,6 +66,14 @@ def results(engine: Any) -> Counter[Any]:
 
 
 @pytest.mark.oracle
+class Noting(Recorder):
+    """It keeps the Curators of its sub-instances, by stage."""
+
+    def restrict(self, stage: str, *given: Any, **options: Any) -> list[Curator]:
+        self.__dict__.setdefault("made", {})[stage] = super().restrict(stage, *given, **options)
+        return list(self.__dict__["made"][stage])
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_parts_cut_the_join_exactly_and_their_caps_hold_on_both_neighbours(shape: str) -> None:
     """Every join result lies in one part; no row of either neighbour is in more results than the part's bound."""
@@ -74,11 +82,11 @@ def test_parts_cut_the_join_exactly_and_their_caps_hold_on_both_neighbours(shape
         schema = schema_of(shape)
         rows = skewed_rows(schema, rng)
         engine = BruteEngine(schema, rows)
-        _, curator = run_on(engine, Recorder, "tight")
+        _, curator = run_on(engine, Noting, "tight")
         whole: Counter[Any] = Counter()
         labels = next(x for x in curator._labels if x.name == "part")
         buckets = sorted({0, *labels.buckets.values()})
-        minted = [b for b, rules in curator._minted_in_parts if labels in next(iter(rules.values()))]
+        minted = [part._minted[-1] for part in curator.made["parts"]]
         other = BruteEngine(schema, changed(schema, rows, rng))
         for bucket, bound in zip(buckets, minted, strict=True):
             rules = {t.name: {labels: bucket} for t in schema.tables}
@@ -181,8 +189,8 @@ def test_the_curator_refuses_what_it_cannot_account_for() -> None:
     assert bound.value >= 40
     with pytest.raises(BudgetError, match="minted by this Curator"):
         light.join_size(bound, cost)
-    with pytest.raises(BudgetError, match="together hold"):
-        light.bound_of_levels([bound])
+    with pytest.raises(BudgetError, match="minted by this Curator"):
+        light.join_size(Bound(bound.value), cost)
     with pytest.raises(BudgetError, match="of the whole instance"):
         light.restrict("again", {"again": {}}, [cost])
     with pytest.raises(BudgetError, match="exceeds what is left"):
@@ -193,12 +201,11 @@ def test_a_table_that_a_part_does_not_name_is_charged() -> None:
     """Two parts that both hold all of s cost its rows twice."""
     curator, labels = curator_on_two()
     parts = {str(b): {"r": {labels: b}} for b in (0, 1)}
-    assert curator.unit_charge(parts) == 2
-    assert curator.unit_charge({n: {**rules, "s": rules["r"]} for n, rules in parts.items()}) == 1
+    assert curator.participation(list(parts.values())) == 2
+    assert curator.participation([{**rules, "s": rules["r"]} for rules in parts.values()]) == 1
     before = curator.rho_left
     curator.restrict("parts", parts, [Concentrated(Fraction(1, 1000))] * 2)
     assert before - curator.rho_left == Fraction(2, 1000)
-    assert isinstance(curator._accountant, ConcentratedAllowance)
 
 
 def test_rows_pay_by_what_they_can_change() -> None:
@@ -213,4 +220,4 @@ def test_rows_pay_by_what_they_can_change() -> None:
     event = curator.ledger.events[-1]
     assert event.shares == bound.shares
     with pytest.raises(BudgetError, match="pays by table"):
-        part.join_size(part.bound_of_levels([bound]), Concentrated(Fraction(1, 10**9)))
+        part.sensitivity_bound(Concentrated(Fraction(1, 10**9), Fraction(1, 10**9)), half_width=10**6)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,18 @@ def _is_float(number: int) -> bool:
         return int(float(number)) == number
     except OverflowError:
         return False
+
+
+class Checks:
+    """The functions of this module, refusing with one kind of error. Proof: P-73."""
+
+    def __init__(self, error: Error) -> None:
+        self.whole = partial(whole, error=error)
+        self.fraction = partial(fraction, error=error)
+        self.text = partial(text, error=error)
+        self.flag = partial(flag, error=error)
+        self.items = partial(items, error=error)
+        self.names = partial(names, error=error)
+        self.mapping = partial(mapping, error=error)
+        self.instance = partial(instance, error=error)
+        self.whole_numbers = partial(whole_numbers, error=error)

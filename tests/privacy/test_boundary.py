@@ -23,11 +23,11 @@ import pytest
 import dpjoin as dj
 from dpjoin.engine import spill
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.interface import Fade, Labels
+from dpjoin.engine.interface import Labels, RowWeights
 from dpjoin.privacy import accounting as budgets
-from dpjoin.privacy.accounting import Approximate, Concentrated, ConcentratedAllowance, Pure, Split
+from dpjoin.privacy.accounting import Accountant, Approximate, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.parts import Alone, Question
+from dpjoin.privacy.parts import OneTable, Question
 from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, kronecker
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
@@ -102,7 +102,7 @@ def test_costs_of_numpy_fractions_are_exact() -> None:
     """`Fraction(np.int64(2**40))` keeps numpy's integer inside, and comparing it overflows."""
     cost = Concentrated(Fraction(np.int64(2**40)))
     assert type(cost.rho.numerator) is int
-    allowance = ConcentratedAllowance(Fraction(1, 3 * 2**62), Fraction(0))
+    allowance = Accountant(Concentrated(Fraction(1, 3 * 2**62)))
     with pytest.raises(dj.BudgetError, match="exceeds what is left"):
         allowance.spend(cost)
     asked = curator()
@@ -130,7 +130,7 @@ def test_edges_of_ranks_must_be_whole_numbers(edge: Any) -> None:
 def test_a_fade_keeps_its_attributes_and_weights() -> None:
     attributes, weights = ["k"], np.array([4, 2, 1])
     weights.setflags(write=False)
-    fade = Fade(attributes, weights, np.int8(4))  # type: ignore[arg-type]
+    fade = RowWeights(attributes, weights, np.int8(4))  # type: ignore[arg-type]
     attributes[0] = "a"
     weights.setflags(write=True)
     weights[:] = 4
@@ -215,33 +215,6 @@ def test_degrees_that_say_they_are_others_are_refused() -> None:
         asked.labels("size", [Liar()], {(0,): 1})  # type: ignore[list-item]
 
 
-@pytest.mark.known_bad
-def test_bounds_of_levels_are_of_the_same_attributes_in_order() -> None:
-    """Labels of (k, l) and of (l, k) cut the tables differently."""
-    schema = dj.Schema(
-        (dj.Table(name="r", attributes=("k", "l", "a")), dj.Table(name="s", attributes=("k", "l"))),
-        (
-            dj.Attribute(name="k", key=True),
-            dj.Attribute(name="l", key=True),
-            dj.Attribute(name="a", range=(0, 1)),
-        ),
-    )
-    rows = {"r": [{"k": 0, "l": 1, "a": 0}], "s": [{"k": 0, "l": 1}]}
-    asked = Curator(BruteEngine(schema, rows), Split(budget=BUDGET, truncation_delta=Fraction(1, 10**7)))
-    ours = asked.labels("ours", [], {(0, 1): 1}, attributes=("k", "l"))
-    theirs = asked.labels("theirs", [], {(1, 0): 1}, attributes=("l", "k"))
-    cost = Concentrated(Fraction(1, 1000), Fraction(1, 10**8))
-    both = {t: {ours: 1} for t in ("r", "s")}
-    levels = {f"{b}": {t: {theirs: b} for t in ("r", "s")} for b in (0, 1)}
-    (part,) = asked.restrict("ours", {"p": both}, [cost])
-    found = []
-    for child in asked.restrict("theirs", levels, [cost, cost]):
-        width = BUDGET.composition.half_width(cost.rho, cost.delta, moves=1)
-        found.append(child.sensitivity_bound(cost, half_width=width))
-    with pytest.raises(dj.BudgetError, match="same attributes in the same order"):
-        part.bound_of_levels(found)
-
-
 # The purse ------------------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +237,7 @@ def test_an_accountant_of_another_budget_does_not_make_a_release(method: str, mo
 @pytest.mark.known_bad
 def test_a_curator_takes_no_accountant() -> None:
     """It makes its own."""
-    accountant: Any = ConcentratedAllowance(Fraction(100), Fraction(0))
+    accountant: Any = Accountant(Concentrated(Fraction(100)))
     with pytest.raises(dj.BudgetError, match="must be a Split"):
         Curator(BruteEngine(PAIR, ROWS), accountant)
 
@@ -511,13 +484,13 @@ def targets() -> dict[str, Callable[[Any], Any]]:
         "Labels.buckets": lambda v: Labels("l", ("k",), v),
         "Labels.value": lambda v: Labels("l", ("k",), {(v if isinstance(v, Hashable) else 0,): 1}),
         "Labels.bucket": lambda v: Labels("l", ("k",), {(1,): v}),
-        "Fade.attributes": lambda v: Fade(v, np.array([2, 1]), 2),
-        "Fade.weights": lambda v: Fade(("k",), v, 2),
-        "Fade.full": lambda v: Fade(("k",), np.array([2, 1]), v),
+        "RowWeights.attributes": lambda v: RowWeights(v, np.array([2, 1]), 2),
+        "RowWeights.weights": lambda v: RowWeights(("k",), v, 2),
+        "RowWeights.full": lambda v: RowWeights(("k",), np.array([2, 1]), v),
         "Question.rules": lambda v: Question(name="q", rules=v, by=("k",)),
         "Question.by": lambda v: Question(name="q", rules={"r": {}}, by=v),
-        "Alone.keep": lambda v: Alone("r", v),
-        "Alone.labels": lambda v: Alone("r", ("a",), v),
+        "OneTable.keep": lambda v: OneTable("r", v),
+        "OneTable.labels": lambda v: OneTable("r", ("a",), v),
         "Curator.split": lambda v: Curator(BruteEngine(PAIR, ROWS), v),
     }
 
@@ -551,8 +524,8 @@ def targets() -> dict[str, Callable[[Any], Any]]:
     asked("noisy_ranks edge", lambda c, v: c.noisy_ranks("s", [question], [v], cost))
     asked("capped caps", lambda c, v: c.capped(v))
     asked("capped bounds", lambda c, v: c.capped({"r": v}))
-    asked("faded fades", lambda c, v: c.faded(v))
-    asked("faded fade", lambda c, v: c.faded({"r": v}))
+    asked("weighted weights", lambda c, v: c.weighted(v))
+    asked("weighted of one", lambda c, v: c.weighted({"r": v}))
     asked("labels name", lambda c, v: c.labels(v, [], {}, attributes=("k",)))
     asked("labels degrees", lambda c, v: c.labels("l", v, {}))
     asked("labels buckets", lambda c, v: c.labels("l", [], v, attributes=("k",)))
@@ -564,11 +537,11 @@ def targets() -> dict[str, Callable[[Any], Any]]:
     asked("restrict cost", lambda c, v: c.restrict("s", {"p": {}}, [v]))
     asked("restrict by_table", lambda c, v: c.restrict("s", {"p": {}}, [cost], by_table=v))
     asked("participation", lambda c, v: c.participation(v))
-    asked("unit_charge", lambda c, v: c.unit_charge(v))
+    asked("participation of one", lambda c, v: c.participation([v], by_table=True))
+    asked("participation by_table", lambda c, v: c.participation([{}], by_table=v))
     asked("reserve_rounds", lambda c, v: c.reserve_rounds(v, Pure(Fraction(1, 100)), Approximate(Fraction(1), 0)))
     asked("public_counts", lambda c, v: c.public_counts(v, ("a",)))
     asked("prepare", lambda c, v: c.prepare(v))
-    asked("bound_of_levels", lambda c, v: c.bound_of_levels(v))
     return made
 
 

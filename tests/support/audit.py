@@ -16,11 +16,12 @@ import numpy as np
 from scipy import stats
 
 from dpjoin.auto.registry import spendable
-from dpjoin.engine.interface import ExactDegrees, Value
+from dpjoin.engine.interface import Engine, ExactDegrees, Value
 from dpjoin.measure.progress import silent
 from dpjoin.model.factored import FactoredModel
-from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, PaperAccountant, Pure
+from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.gate import Draws
 from dpjoin.privacy.ledger import Event, Ledger
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.truncated import gaussian_delta, laplace_delta
@@ -33,26 +34,34 @@ class Tape:
     entries: list[tuple[Event, Any, Any]] = field(default_factory=list)
 
 
-class Recorder(Curator):
-    """A Curator that writes down what it computes and releases."""
+class OwnDraws(Draws, Curator):
+    """A Curator that draws by its own methods `add`, `listed` and `chosen`, which may be overridden."""
+
+    def __init__(self, engine: Engine, split: Split) -> None:
+        super().__init__(engine, split)
+        self._gate.draws = self
+
+
+class Recorder(OwnDraws):
+    """It writes down what it computes and releases."""
 
     tape: Tape
 
-    def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
-        noisy = super()._add(exact, draw, event)
+    def add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
+        noisy = super().add(exact, draw, event)
         self.tape.entries.append((event, exact, noisy))
         return noisy
 
-    def _listed(
+    def listed(
         self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
     ) -> dict[Value, int]:
-        listed = super()._listed(exact, draw, threshold, event)
+        listed = super().listed(exact, draw, threshold, event)
         self.tape.entries.append((event, _degrees(exact), listed))
         return listed
 
-    def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
+    def chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
         scores = exact_scores()
-        chosen = super()._chosen(lambda: scores, rate, event)
+        chosen = super().chosen(lambda: scores, rate, event)
         self.tape.entries.append((event, scores, chosen))
         return chosen
 
@@ -61,8 +70,8 @@ class ReplayError(AssertionError):
     """The second run left the tape, or a value moved more than declared."""
 
 
-class Replayer(Curator):
-    """A Curator that releases what the tape says, and compares its own exact values with the tape's."""
+class Replayer(OwnDraws):
+    """It releases what the tape says, and compares its own exact values with the tape's."""
 
     tape: Tape
     position: int = 0
@@ -97,7 +106,7 @@ class Replayer(Curator):
             raise ReplayError(f"sensitivity: {event.purpose!r} moves more than the declared {float(event.moves):g}")
         self.__dict__.setdefault("moved", []).append((event, squared))
 
-    def _listed(
+    def listed(
         self, exact: ExactDegrees, draw: Callable[[int], Numbers], threshold: int, event: Event
     ) -> dict[Value, int]:
         old, listed = self._old(event)
@@ -111,10 +120,10 @@ class Replayer(Curator):
             raise ReplayError(f"support: {event.purpose!r} leaves out a value that the neighbour must list")
         return listed
 
-    def _add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
+    def add(self, exact: Numbers, draw: Callable[[int], Numbers], event: Event) -> Numbers:
         return self._next(event, exact)
 
-    def _chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
+    def chosen(self, exact_scores: Callable[[], Numbers], rate: Fraction, event: Event) -> int:
         return int(self._next(event, exact_scores()))
 
 
@@ -177,11 +186,12 @@ DELTA_LEFT = "total: delta is left"
 def not_the_budget(curator: Curator, budget: Budget) -> list[str]:
     """The ledger must add up to the budget exactly. Delta that was set aside and not used is a finding of its own."""
     ledger, accountant = curator.ledger, curator._accountant
-    if isinstance(accountant, PaperAccountant):
+    limit = accountant.limit
+    if isinstance(limit, Approximate):
         exact = (ledger.epsilon, ledger.delta) == (budget.exact.epsilon, budget.exact.delta)
     else:
-        exact = (ledger.rho, ledger.epsilon) == (accountant.rho, accountant.laplace)
-        if exact and ledger.delta != accountant.truncation_delta:
+        exact = (ledger.rho, ledger.epsilon) == (limit.rho, limit.epsilon)
+        if exact and ledger.delta != limit.delta:
             return [DELTA_LEFT]
     return [] if exact else ["total: not the budget"]
 

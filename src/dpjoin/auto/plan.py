@@ -46,8 +46,7 @@ from dpjoin.model.triangulate import tree_of
 from dpjoin.paper.alg4_uniformize import common_attributes
 from dpjoin.paper.alg6_hierarchical import hierarchical_shares
 from dpjoin.privacy.accounting import Budget, Split
-from dpjoin.privacy.degree_bounds import bound_is_public, churn, declared_limits
-from dpjoin.privacy.fading import faded_bound
+from dpjoin.privacy.degree_bounds import bound_is_public, churn, declared_limits, weighted_bound
 from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.spec.hypergraph import describe_join, drawing, join_class
@@ -382,7 +381,7 @@ def _capped_expected(spec: Spec, shares: AutoShares | CappedShares, degree: int,
     if (price := price_for(caps, fading_price(spec.workload))) is not None:
         fades = fades_of(caps, price)
         full = math.prod(fade.full for fade in fades.values())
-        bound, removed = faded_bound(spec.schema, declared_limits(spec.schema), fades) / full, 1
+        bound, removed = weighted_bound(spec.schema, declared_limits(spec.schema), fades) / full, 1
         lengthened = 1.0
     left = float(shares.split.rho - look_shares(shares.split).whole - shares.count.rho)
     count = 1.6449 * bound * removed / math.sqrt(2 * float(shares.count.rho))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpjoin.engine.caps import place
 from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_fades, check_rules
-from dpjoin.engine.interface import LISTED, ExactDegrees, Fade, Rules, Value
+from dpjoin.engine.interface import LISTED, ExactDegrees, RowWeights, Rules, Value
 from dpjoin.engine.join_keys import plain
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.schema import DegreeBound, Schema, Table, with_caps
@@ -98,7 +98,7 @@ class BruteEngine:
         vars(engine).update(_schema=with_caps(self._schema, caps), _exact_rows={**self._exact_rows, **exact_some})
         return engine
 
-    def faded(self, fades: Mapping[str, Fade]) -> BruteEngine:
+    def weighted(self, fades: Mapping[str, RowWeights]) -> BruteEngine:
         check_fades(self._schema, fades)
         engine = copy(self)
         exact_some = {}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import sumproduct
 from dpjoin.engine.exact import Exact, count_by
-from dpjoin.engine.interface import Fade
+from dpjoin.engine.interface import RowWeights
 from dpjoin.engine.sumproduct import Counts, Variable
 from dpjoin.spec.workload import IntArray
 
@@ -132,7 +132,7 @@ def capped(
     return sumproduct.concatenated([whole, sumproduct.counted(some, kept.astype(np.int64))])
 
 
-def faded(counts: Counts, parts: Counts, by: tuple[Variable, ...], fade: Fade) -> Counts:
+def weighted(counts: Counts, parts: Counts, by: tuple[Variable, ...], fade: RowWeights) -> Counts:
     """Every row as often as the weight of its value says: no order of rows is needed. `parts` has it by attribute."""
     # What a row and its copies count together is at most what its value does, which the Curator has checked to fit.
     return sumproduct.counted(counts, counts.exact_counts * fade.of(degrees(parts, by)))

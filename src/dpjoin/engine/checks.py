@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpjoin.engine.interface import LISTED, Fade, Rules, Scope, Value
+from dpjoin.engine.interface import LISTED, RowWeights, Rules, Scope, Value
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 
@@ -47,7 +47,7 @@ def check_degrees(schema: Schema, rules: Mapping[str, Rules], by: Scope, distinc
             raise SpecError(f"degrees by {a!r} must count distinct values that include it; add {a!r} to distinct")
 
 
-def check_fades(schema: Schema, fades: Mapping[str, Fade]) -> None:
+def check_fades(schema: Schema, fades: Mapping[str, RowWeights]) -> None:
     """Weights go by join attributes of their table."""
     for name, fade in fades.items():
         joins = joins_of(schema, name)

@@ -67,7 +67,7 @@ class ExactDegrees:
 
 
 @dataclass(frozen=True, eq=False)
-class Fade:
+class RowWeights:
     """Rows of a value count less, the more of them there are: public whole numbers instead of a limit.
 
     A row whose value of `attributes` has d rows in its table counts `weights[d - 1]` times, and not at all where the
@@ -137,7 +137,7 @@ class Engine(Protocol):
         """
         ...
 
-    def faded(self, fades: Mapping[str, Fade]) -> Engine:
+    def weighted(self, fades: Mapping[str, RowWeights]) -> Engine:
         """The same tables, each row of a named one as often as its weight says.
 
         Degrees are those of the table itself. The result's schema is the same.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpjoin.engine import caps as cap
 from dpjoin.engine import sumproduct
 from dpjoin.engine.exact import FLOAT_LIMIT, INT_LIMIT
-from dpjoin.engine.interface import LISTED, ExactDegrees, Fade, Labels, Rules, Scope, Value
+from dpjoin.engine.interface import LISTED, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
 from dpjoin.engine.sumproduct import Counts, Variable, compact
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema
 from dpjoin.spec.workload import IntArray
@@ -329,9 +329,9 @@ class JoinValues:
         codes = [(kind, a) for kind, a in cast(Any, rows.variables) if kind == CODE and a not in joins]
         return cap.Content(seeds, ranks, rows.ids(codes))
 
-    def faded(self, counts: Counts, fade: Fade) -> Counts:
+    def weighted(self, counts: Counts, fade: RowWeights) -> Counts:
         """Every row of a table as often as its weight says."""
-        return cap.faded(counts, self.by_attribute(counts), tuple(id_variables(fade.attributes)), fade)
+        return cap.weighted(counts, self.by_attribute(counts), tuple(id_variables(fade.attributes)), fade)
 
     def alone(self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import checks
 from dpjoin.engine.answers import group_answers
-from dpjoin.engine.interface import ExactDegrees, Fade, Rules, Scope, Value
+from dpjoin.engine.interface import ExactDegrees, RowWeights, Rules, Scope, Value
 from dpjoin.engine.join_keys import JoinValues
 from dpjoin.engine.sumproduct import merged_alike
 from dpjoin.engine.tables import TableCounts, Tables
@@ -90,9 +90,9 @@ class LocalEngine:
         schema = with_caps(self._schema, caps)
         return self._on(schema, self._exact_tables.capped(schema, caps))
 
-    def faded(self, fades: Mapping[str, Fade]) -> LocalEngine:
+    def weighted(self, fades: Mapping[str, RowWeights]) -> LocalEngine:
         checks.check_fades(self._schema, fades)
-        return self._on(self._schema, self._exact_tables.faded(fades))
+        return self._on(self._schema, self._exact_tables.weighted(fades))
 
     def _on(self, schema: Schema, exact_tables: Tables) -> LocalEngine:
         return LocalEngine(schema, self._touched, lambda: exact_tables)

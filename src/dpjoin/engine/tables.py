@@ -20,7 +20,7 @@ from dpjoin.engine import matrix_product, sumproduct
 from dpjoin.engine.answers import products_bound
 from dpjoin.engine.checks import joins_of
 from dpjoin.engine.exact import FLOAT_LIMIT, Exact, count_by, fit, times
-from dpjoin.engine.interface import ExactDegrees, Fade, Rules, Scope, Value
+from dpjoin.engine.interface import ExactDegrees, RowWeights, Rules, Scope, Value
 from dpjoin.engine.join_keys import CODE, KEY, JoinValues
 from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.engine.sumproduct import Counts, Memo, Variable
@@ -89,7 +89,7 @@ class Tables:
                 changed[name] = self._changed(name, rows, [b.attributes for b in bounds], degree)
         return self._with(schema, changed)
 
-    def faded(self, fades: Mapping[str, Fade]) -> Tables:
+    def weighted(self, fades: Mapping[str, RowWeights]) -> Tables:
         """Every row as often as its weight says."""
         changed = {}
         for name, fade in fades.items():
@@ -120,8 +120,8 @@ class Tables:
     def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> Counts:
         return self._exact_values.capped(self._exact_rows(name), joins_of(self._schema, name), bounds)
 
-    def _exact_faded(self, name: str, fade: Fade) -> Counts:
-        return self._exact_values.faded(self._exact_rows(name), fade)
+    def _exact_faded(self, name: str, fade: RowWeights) -> Counts:
+        return self._exact_values.weighted(self._exact_rows(name), fade)
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = [self._exact_values.satisfying(self._exact_rows(name), r) for name, r in rules.items()]
@@ -361,7 +361,7 @@ class Tables:
         return matrix_product.products_over_keys(left, parts[0][1], right, parts[1][1], keys, bound=bound)
 
 
-def _faded_degree(fade: Fade, degree: Exact) -> Exact:
+def _faded_degree(fade: RowWeights, degree: Exact) -> Exact:
     return degree * fade.of(degree)
 
 

@@ -28,7 +28,6 @@ class NoisyTotal:
 
 def measure_total(curator: Curator, bound: Bound, cost: Concentrated) -> NoisyTotal:
     """The join size, by the discrete Gaussian, or with Laplace noise if the cost is of that."""
-    noisy, unit = curator.join_size(bound, cost), float(curator.unit)
-    drawn = curator.ledger.events[-1].parameters
-    variance = 2 * float(drawn["scale"]) ** 2 if "scale" in drawn else float(drawn["variance"])
-    return NoisyTotal(noisy * unit, unit * math.sqrt(variance))
+    size = curator.join_size(bound, cost)
+    unit = float(size.unit)
+    return NoisyTotal(size.noisy * unit, unit * math.sqrt(size.variance))

@@ -43,8 +43,7 @@ from dpjoin.model.terms import FloatArray
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
-from dpjoin.privacy.degree_bounds import bound_is_public, degree_caps
-from dpjoin.privacy.fading import Fade
+from dpjoin.privacy.degree_bounds import RowWeights, bound_is_public, degree_caps
 from dpjoin.privacy.parts import NoisyRanks, Question
 from dpjoin.spec.schema import DegreeBound, Schema, with_caps
 from dpjoin.spec.workload import Workload
@@ -259,7 +258,7 @@ def fading_price(workload: Workload) -> float | None:
     return fading.best_price(workload.schema, [(table, some[0]) for table, some in sets.items()])
 
 
-def fades_of(caps: Caps, price: float) -> dict[str, Fade]:
+def fades_of(caps: Caps, price: float) -> dict[str, RowWeights]:
     """Weights that are full up to the caps."""
     return {table: fading.fade(by, cap, price) for (table, by), cap in caps.items()}
 
@@ -276,7 +275,7 @@ def measure_candidates(
     found: list[Candidate] = []
     for caps in candidates:
         own = price_for(caps, price)
-        child = curator.capped(_bounds(caps)) if own is None else curator.faded(fades_of(caps, own))
+        child = curator.capped(_bounds(caps)) if own is None else curator.weighted(fades_of(caps, own))
         bound = child.public_bound()
         assert bound is not None, "caps were chosen so that the bound is public"
         found.append(Candidate(caps, child, bound, measure_total(child, bound, cost), own))

@@ -16,8 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpjoin.model.terms import FloatArray
-from dpjoin.privacy.degree_bounds import declared_limits
-from dpjoin.privacy.fading import Fade, faded_bound
+from dpjoin.privacy.degree_bounds import RowWeights, declared_limits, weighted_bound
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import IntArray
 
@@ -45,7 +44,7 @@ def best_price(schema: Schema, places: Iterable[tuple[str, tuple[str, ...]]]) ->
     for price in PRICES:
         fades = {table: fade(by, TRIAL, price) for table, by in places}
         whole = math.prod(f.full for f in fades.values())
-        tried[price] = faded_bound(schema, declared_limits(schema), fades) / whole
+        tried[price] = weighted_bound(schema, declared_limits(schema), fades) / whole
     return next(price for price, bound in tried.items() if bound <= NEARLY * min(tried.values()))
 
 
@@ -78,8 +77,8 @@ def _steepest(degree: int, weight: int, most: float) -> int:
     return min(weight, max(0, math.ceil((square * weight - root) / (1 + square))))
 
 
-def fade(attributes: tuple[str, ...], full: int, price: float) -> Fade:
-    return Fade(attributes, *weights(full, price))
+def fade(attributes: tuple[str, ...], full: int, price: float) -> RowWeights:
+    return RowWeights(attributes, *weights(full, price))
 
 
 def rows_kept(full: int, price: float, degrees: FloatArray) -> FloatArray:

@@ -53,7 +53,7 @@ from dpjoin.model.union import Part, Union
 from dpjoin.paper.alg4_uniformize import check_common, common_attributes, everywhere, noisy_degrees_by_table
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.parts import Alone, NoisyDegrees, Rules, Value
+from dpjoin.privacy.parts import NoisyDegrees, OneTable, Rules, Value
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 
@@ -101,7 +101,7 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
     cut = best_cut(workload, degrees, half_width=shares.degrees_width, rho=rho)
     buckets = dict.fromkeys(cut.heavy, HEAVY) | dict.fromkeys(cut.odd, ODD)
     labels = curator.labels("heavy", list(degrees.values()), buckets)
-    parts: dict[str, Mapping[str, Rules] | Alone] = {"light values": everywhere(schema, labels, 0)}
+    parts: dict[str, Mapping[str, Rules] | OneTable] = {"light values": everywhere(schema, labels, 0)}
     costs = [Concentrated(rho, shares.bound.delta if shares.bound else Fraction(0))]
     if cut.odd:
         parts["odd values"] = everywhere(schema, labels, ODD)
@@ -109,7 +109,7 @@ def hybrid_tight(curator: Curator, workload: Workload, shares: PartitionShares, 
     if cut.heavy:
         for table in schema.tables:
             kept = kept_attributes(workload, table.name, common)
-            parts[f"heavy values of {table.name}"] = Alone(table.name, kept, labels, HEAVY)
+            parts[f"heavy values of {table.name}"] = OneTable(table.name, kept, labels, HEAVY)
             costs.append(Concentrated(rho))
     light, *others = curator.restrict("parts", parts, costs)
     facts: list[dict[str, Any]] = []

@@ -48,7 +48,7 @@ from dpjoin.model.union import Part, Union
 from dpjoin.paper.alg4_uniformize import common_attributes, everywhere
 from dpjoin.privacy.accounting import Budget, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.parts import Alone, NoisyRanks, Rules, Value
+from dpjoin.privacy.parts import NoisyRanks, OneTable, Rules, Value
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import CELLS, Workload, kronecker
 
@@ -209,11 +209,11 @@ def release_keyed(
     heavy = np.sort(np.array(first, dtype=np.int64))
     values = _values(schema, common, heavy)
     labels = curator.labels("heavy", [], dict.fromkeys(values, HEAVY), attributes=common)
-    parts: dict[str, Mapping[str, Rules] | Alone] = {"light values": everywhere(schema, labels, 0)}
+    parts: dict[str, Mapping[str, Rules] | OneTable] = {"light values": everywhere(schema, labels, 0)}
     if values:
         for table in schema.tables:
             kept = kept_attributes(workload, table.name, common)
-            parts[f"heavy values of {table.name}"] = Alone(table.name, kept, labels, HEAVY)
+            parts[f"heavy values of {table.name}"] = OneTable(table.name, kept, labels, HEAVY)
     whole, *others = curator.restrict("parts", parts, [rest_of(curator)] * len(parts))
     chosen = with_one_sided(workload, chosen, degrees, clear, deviation=_deviation(degrees_cost), rho=rho)
     candidates: list[Caps] = [{(t.name, common): cap for t in schema.tables} for cap in _around(chosen.cap)]
@@ -256,7 +256,7 @@ def release_keyed(
 def _noisy_degrees(curator: Curator, cost: Concentrated) -> dict[str, FloatArray]:
     """How many rows each value of the key has in each table, unbiased. A row is in one table."""
     common = common_attributes(curator.schema)
-    parts = {f"degrees of {t.name}": Alone(t.name, common) for t in curator.schema.tables}
+    parts = {f"degrees of {t.name}": OneTable(t.name, common) for t in curator.schema.tables}
     found = {}
     for table, alone in zip(
         curator.schema.tables, curator.restrict("degrees", parts, [cost] * len(parts)), strict=True

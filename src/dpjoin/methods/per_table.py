@@ -50,7 +50,7 @@ from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public
-from dpjoin.privacy.parts import Alone, NoisyRanks
+from dpjoin.privacy.parts import NoisyRanks, OneTable
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 
@@ -224,7 +224,7 @@ def release_tables(
         seen = ByValue(schema.in_order(r.question.by), degree_sequence(r), known)
         by_rank.setdefault(next(iter(r.question.rules)), []).append(seen)
     models = {t.name: public_model(curator.public_counts, workload, t.name) for t in schema.tables if not t.private}
-    parts = {f"table {name}": Alone(name, kept_attributes(workload, name, ())) for name in names}
+    parts = {f"table {name}": OneTable(name, kept_attributes(workload, name, ())) for name in names}
     rest = rest_of(curator)
     alone = dict(zip(names, curator.restrict("tables", parts, [rest] * len(parts)), strict=True))
     with one_blas_thread():

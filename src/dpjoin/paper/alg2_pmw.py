@@ -12,30 +12,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from dpjoin.canonical import frozen
 from dpjoin.measure.progress import Progress
 from dpjoin.model.dense import Iterate
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.privacy.accounting import Approximate, Pure
 from dpjoin.privacy.curator import Bound, Curator
-from dpjoin.privacy.lagging import Lagging
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.spec.workload import Group, Kronecker
 
 MAX_ROUNDS = 2000
-LATE_QUERIES = 2**17
-"""From so many queries on, answers to all of them are worked out only when the model has moved enough."""
-ALL_ANSWERS, ONE_LOOK = 100.0, 4.0
-"""What working out all answers costs, and how far the table has moved, in tries of one candidate: about."""
-
-LARGEST_SINGLE = 1e30
-"""Answers up to here are worked out in single precision, which ends at 3e38."""
 
 
 def paper_rounds(*, total: float, bound: int, epsilon: float, delta: float, cells: int, queries: int) -> int:
@@ -51,11 +41,11 @@ def pmw(
     scopes = tuple(frozenset(g.scope) for g in groups)
     if not any((weight_ranges(g).width > 0).any() for g in groups):
         # Only the join size is asked for: all of the budget goes there.
-        noisy_total = max(1, curator.join_size(bound, budget))
+        noisy_total = max(1, curator.join_size(bound, budget).noisy)
         uniform = np.full((domain.rows, domain.columns), noisy_total / domain.cells)
         return Model(domain, float(noisy_total), plain=uniform, floor=float(noisy_total), known=scopes), noisy_total, 0
     half = Approximate(budget.epsilon / 2, budget.delta / 2)
-    noisy_total = max(1, curator.join_size(bound, half))
+    noisy_total = max(1, curator.join_size(bound, half).noisy)
     total = float(noisy_total)
     epsilon, delta = float(budget.epsilon), float(budget.delta)
     queries = sum(len(g) for g in groups)
@@ -112,24 +102,15 @@ class Rounds:
 
     def __init__(self, curator: Curator, groups: Sequence[Group], table: Iterate, bound: Bound, each: Pure) -> None:
         self.curator, self.groups, self.table, self.bound, self.each = curator, groups, table, bound, each
-        # By how much one join result more in its score favours a query, in logarithms, at most.
-        pull = float(each.epsilon) / (2 * bound.value)
-        self._late = _Late(groups, table, pull) if sum(map(len, groups)) >= LATE_QUERIES else None
 
     def ask(self) -> Learned:
         """Choose the worst query, about, and measure it."""
         groups, table = self.groups, self.table
-        if self._late is None:
-            answers = [_whole(table.answers(group)) for group in groups]
-            g, i = self.curator.worst_query(groups, answers, self.bound, self.each)
-            known = int(answers[g][i])
-        else:
-            late = self._late.answers()
-            g, i = self.curator.worst_query(groups, late, self.bound, self.each)
-            known = round(late.today(groups, g, i))
+        answers = [_whole(table.answers(group)) for group in groups]
+        g, i = self.curator.worst_query(groups, answers, self.bound, self.each)
         group = groups[g]
         found = self.curator.measure_query(group, i, self.bound, self.each)
-        answer = known / group.max_abs
+        answer = int(answers[g][i]) / group.max_abs
         noisy = float(found.values[0]) / (group.max_abs * float(group.unit))
         noisy = min(max(noisy, -table.total), table.total)
         return Learned(group, i, (noisy - answer) / (2 * table.total), abs(noisy - answer))
@@ -137,62 +118,6 @@ class Rounds:
     def follow(self, learned: Learned) -> None:
         """Move the table towards what was measured."""
         self.table.update(query_weights(learned.group, learned.index), learned.step)
-        if self._late is not None:
-            self._late.moved(learned.step)
-
-
-class _Late:
-    """All answers as of some rounds ago, with how far the table has moved since: all of it public."""
-
-    def __init__(self, groups: Sequence[Group], table: Iterate, pull: float) -> None:
-        self._groups, self._table, self._pull = groups, table, pull
-        self._widths = [int(weight_ranges(g).width.max(initial=0)) for g in groups]
-        self._reach = max(width / g.max_abs for width, g in zip(self._widths, groups, strict=True) if g.max_abs)
-        # Sums of float32, one factor after the other: each is off by its length times half the last bit, at most.
-        lengths = [sum(g.shape if isinstance(g, Kronecker) else (w.shape[1] for _, w in g.parts)) for g in groups]
-        last_bit = table.total * float(np.finfo(np.float32).eps)
-        self._rounding = [2 * (n + 2) * last_bit * g.max_abs for n, g in zip(lengths, groups, strict=True)]
-        # Half the precision takes half the time; what it rounds away counts as drift. It must hold the answers, though.
-        fits = all(table.total * g.max_abs < LARGEST_SINGLE for g in groups)
-        self._dtype: type[np.floating[Any]] = np.float32 if fits else np.float64
-        self._work_out()
-
-    def answers(self) -> Lagging:
-        """For the Curator: earlier answers, or new ones where those would mislead too often.
-
-        Earlier answers serve as long as one round more with them costs less than a round has cost since they are
-        there. All of these are public numbers: how often a candidate really was tried again is not.
-        """
-        if self._late_for_long():
-            # Steps in all directions take the table less far than their sum; how far is one look away.
-            self._moved = self._table.distance(self._before)
-            self._spent += ONE_LOOK
-            if self._late_for_long():
-                self._work_out()
-        self._spent += self._tries
-        self._rounds += 1
-        moved = self._moved * (1 + 1e-9)
-        drift = tuple(math.ceil(moved * w + 2 * r) + 2 for w, r in zip(self._widths, self._rounding, strict=True))
-        table = self._table.unscaled_single if self._dtype is np.float32 else self._table.unscaled
-        now = tuple(table(g.scope) for g in self._groups)
-        return Lagging(self._all, now, self._table.scale, drift)
-
-    @property
-    def _tries(self) -> float:
-        """How many candidates a round takes, about: each is kept as often as the least favoured one must be."""
-        return math.exp(min(self._moved * self._reach * self._pull, 60.0))
-
-    def _late_for_long(self) -> bool:
-        return self._tries * self._rounds > self._spent
-
-    def moved(self, step: float) -> None:
-        """After an update: weights within a width of w, a step of s, move at most tanh(ws/4) of the total."""
-        self._moved += self._table.total * math.tanh(abs(step) * self._reach / 4)
-
-    def _work_out(self) -> None:
-        self._all = tuple(frozen(_whole(self._table.answers(group, dtype=self._dtype))) for group in self._groups)
-        self._before = self._table.table()
-        self._moved, self._spent, self._rounds = 0.0, ALL_ANSWERS, 0
 
 
 def query_weights(group: Group, index: int) -> dict[tuple[str, ...], FloatArray]:

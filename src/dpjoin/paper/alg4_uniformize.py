@@ -86,7 +86,7 @@ def uniformize_tight(curator: Curator, workload: Workload, shares: PartitionShar
             [
                 MeasuredPart(
                     part,
-                    part.bound_of_levels([m.bound for m in levels]),
+                    part.part_bound(),
                     _sum_of([m.total for m in levels]),
                     _words(n, sum(len(m.level.values) for m in levels)),
                     cells_of(workload, rules[f"part {n}"]),

@@ -90,7 +90,7 @@ def hierarchical_tight(curator: Curator, workload: Workload, shares: Hierarchica
     """The `tight` profile: truncated Gaussian degrees, caps as bounds, rows pay by table. Spends all of the budget."""
     parts = partition(curator, shares.stage, partial(gaussian_question, curator.composition), progress)
     rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
-    rho = curator.rho_left / curator.unit_charge(rules, by_table=True)
+    rho = curator.rho_left / curator.participation(list(rules.values()), by_table=True)
     measured = []
     for n, inside in enumerate(curator.restrict("parts", rules, [Concentrated(rho)] * len(parts), by_table=True)):
         progress("sizes", n, len(parts))
@@ -110,7 +110,7 @@ def hierarchical_paper(curator: Curator, workload: Workload, whole: Approximate,
     stage = Approximate(half.epsilon / stages, half.delta / stages)
     parts = partition(curator, stage, laplace_question, progress)
     rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
-    times = curator.unit_charge(rules)
+    times = curator.participation(list(rules.values()))
     each = Approximate(half.epsilon / times, half.delta / times)
     curators = curator.restrict("parts", rules, [each] * len(parts))
     return measure_paper_parts(curators, [part.words for part in parts], workload, each, progress)
@@ -169,7 +169,7 @@ def partition(
             for above, node in level
             for n, kind in enumerate(known.kinds(node))
         }
-        times = max(1, curator.participation([q.rules for q in asked.values()]))
+        times = max(1, int(curator.participation(list(asked.values()))))
         cost, width = question(stage, times, curator.rows_moved)
         answers = curator.noisy_degrees(f"degrees {number}", list(asked.values()), cost, half_width=width)
         degrees = dict(zip(asked, answers, strict=True))

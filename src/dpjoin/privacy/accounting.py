@@ -69,6 +69,8 @@ GAUSSIAN = Composition("Gaussian", GRAIN)
 """For Gaussian noise alone; rho is then half the square of the mu of Gaussian differential privacy."""
 
 
+PAPER = "paper"
+"""What the ledger calls the paper's way of adding up: (epsilon, delta) stages, and blocks of rounds."""
 OPTION_SHARE = Fraction(1, 16)
 """Of delta, for each case in which rho is exchanged for Laplace noise; the rest is for the case that it is not."""
 
@@ -210,6 +212,15 @@ class Concentrated(Exact):
     epsilon: Fraction = Fraction(0)
 
 
+def is_laplace(cost: Cost) -> bool:
+    """Whether this is a cost of Laplace noise beside rho, and of nothing else."""
+    if not isinstance(cost, Concentrated) or not cost.epsilon:
+        return False
+    if cost.rho or cost.delta:
+        raise BudgetError("one mechanism must have a cost of one kind; charge Laplace noise apart")
+    return True
+
+
 def laplace_cost(epsilon: Fraction) -> Concentrated:
     """Of Laplace noise alone."""
     return Concentrated(Fraction(0), epsilon=epsilon)
@@ -257,103 +268,40 @@ class Split:
         )
 
 
-class ConcentratedAllowance:
-    """Adds up rho, delta and epsilon, and refuses what exceeds the given amounts. Proof: P-23, P-69."""
+class Accountant:
+    """Adds costs up, and refuses what exceeds the limit. Proof: P-23, P-24, P-69.
+
+    Concentrated costs add up by a composition. Approximate ones (the paper's) add up as they are, and pay for reserved
+    blocks of Pure rounds.
+    """
 
     def __init__(
         self,
-        rho: Fraction,
-        truncation_delta: Fraction,
-        composition: Composition = ZERO_CONCENTRATED,
-        laplace: Fraction = Fraction(0),
+        limit: Approximate | Concentrated,
+        composition: Composition | None = None,
+        options: tuple[Concentrated, ...] = (),
     ) -> None:
-        given = Concentrated(rho, truncation_delta, laplace)  # which refuses what is not exact
-        self.rho, self.truncation_delta, self.laplace = given.rho, given.delta, given.epsilon
-        self.composition = composition
-        self._spent = Concentrated(Fraction(0))
+        self.limit, self.composition, self.options = replace(limit), composition, options
+        self._spent = type(limit)(**dict.fromkeys(vars(limit), Fraction(0)))
+        self._each: Pure | None = None
+        self._rounds = 0
 
     @property
     def name(self) -> str:
-        return self.composition.name
+        return PAPER if self.composition is None else self.composition.name
 
     @property
-    def left(self) -> Fraction:
-        """The rho that is not spent yet."""
-        return self.rho - self._spent.rho
+    def left(self) -> Concentrated:
+        """What is not spent yet, of rho, delta and the epsilon of Laplace noise."""
+        if not isinstance(self.limit, Concentrated):
+            raise BudgetError("the paper's accountant has no rho; use its reserved rounds")
+        spent = vars(self._spent)
+        return Concentrated(**{name: amount - spent[name] for name, amount in vars(self.limit).items()})
 
-    @property
-    def laplace_left(self) -> Fraction:
-        """The epsilon of Laplace noise that is not spent yet."""
-        return self.laplace - self._spent.epsilon
-
-    def spend(self, cost: Cost) -> None:
-        """Record a charge, or raise BudgetError and record nothing."""
-        if not isinstance(cost, Concentrated):
-            raise BudgetError(f"a {type(cost).__name__} charge needs the paper's accountant; use Concentrated")
-        before = self._spent
-        after = Concentrated(before.rho + cost.rho, before.delta + cost.delta, before.epsilon + cost.epsilon)
-        if after.rho > self.rho or after.delta > self.truncation_delta or after.epsilon > self.laplace:
-            raise BudgetError(
-                f"a charge of rho {float(cost.rho):.3g}, delta {float(cost.delta):.3g} and epsilon "
-                f"{float(cost.epsilon):.3g} exceeds what is left ({float(self.left):.3g}, "
-                f"{float(self.truncation_delta - before.delta):.3g}, {float(self.laplace_left):.3g}); nothing was drawn"
-            )
-        self._spent = after
-
-    def reserve(self, count: int, each: Pure, cost: Approximate) -> None:
-        raise BudgetError("rounds are reserved with the paper's accountant only")
-
-
-class ConcentratedAccountant(ConcentratedAllowance):
-    """An allowance that follows from a budget by one conversion. Proof: P-23, P-69.
-
-    Of the budget's delta, `truncation_delta` is set aside for truncated noise, and of its epsilon what is for Laplace
-    noise; the rest pays for the conversion and fixes how much rho there is.
-    """
-
-    def __init__(self, split: Split) -> None:
-        budget = split.budget
-        super().__init__(split.rho, split.truncation_delta, budget.composition, budget.laplace)
-        self._options = split.options
-
-    @property
-    def options(self) -> tuple[Concentrated, ...]:
-        """What each exchange leaves in all, with what is spent before."""
-        return self._options
-
-    @property
-    def offer(self) -> Concentrated | None:
-        """What an exchange for Laplace noise would leave to spend; None where there is none to be had, or no more."""
-        best = self._best_option
-        return None if best is None else Concentrated(best.rho - self._spent.rho, epsilon=best.epsilon)
-
-    @property
-    def _best_option(self) -> Concentrated | None:
-        """The most Laplace noise of the options for which not too much was spent."""
-        open_still = [o for o in self._options if self._spent.rho <= o.rho]
-        return max(open_still, key=lambda o: o.epsilon, default=None)
-
-    def exchange(self) -> None:
-        """Give up most of rho for Laplace noise, once. Proof: P-70."""
-        best = self._best_option
-        if best is None:
-            raise BudgetError("rho must be exchanged where that was planned, and before too much of it is spent")
-        self.rho, self.laplace, self._options = best.rho, self.laplace + best.epsilon, ()
-
-
-class PaperAccountant:
-    """Basic composition of (epsilon, delta) stages; one stage is a block of rounds under advanced composition.
-
-    Proof: P-24.
-    """
-
-    name = "paper"
-
-    def __init__(self, budget: Budget | Approximate) -> None:
-        self.whole = budget.exact if isinstance(budget, Budget) else budget
-        self._spent = Approximate(Fraction(0), Fraction(0))
-        self._each: Pure | None = None
-        self._rounds = 0
+    def allowance(self, cost: Approximate | Concentrated) -> Accountant:
+        """For a sub-instance that has so much: it adds up as this one does."""
+        self._require_kind(cost)
+        return Accountant(cost, self.composition)
 
     def spend(self, cost: Cost) -> None:
         """Record a charge, or raise BudgetError and record nothing."""
@@ -362,19 +310,22 @@ class PaperAccountant:
                 raise BudgetError("a round must be reserved before it is spent; nothing was drawn")
             self._rounds -= 1
             return
-        if not isinstance(cost, Approximate):
-            raise BudgetError(f"a {type(cost).__name__} charge needs the concentrated accountant; use Approximate")
-        after = Approximate(self._spent.epsilon + cost.epsilon, self._spent.delta + cost.delta)
-        whole = self.whole
-        if after.epsilon > whole.epsilon or after.delta > whole.delta:
-            raise BudgetError(
-                f"a charge of ({float(cost.epsilon):.3g}, {float(cost.delta):.3g}) exceeds what is left of "
-                f"({float(whole.epsilon):g}, {float(whole.delta):g}); nothing was drawn"
-            )
-        self._spent = after
+        self._require_kind(cost)
+        after = {name: amount + getattr(cost, name) for name, amount in vars(self._spent).items()}
+        if any(amount > getattr(self.limit, name) for name, amount in after.items()):
+            asked = ", ".join(f"{name} {float(amount):.3g}" for name, amount in vars(cost).items())
+            limit = ", ".join(f"{name} {float(amount):.3g}" for name, amount in vars(self.limit).items())
+            raise BudgetError(f"a charge of {asked} exceeds what is left of {limit}; nothing was drawn")
+        self._spent = type(self.limit)(**after)
+
+    def _require_kind(self, cost: Cost) -> None:
+        if type(cost) is not type(self.limit):
+            kind, other = type(self.limit).__name__, type(cost).__name__
+            raise BudgetError(f"a {other} charge needs another accountant than this; use {kind}")
 
     def reserve(self, count: int, each: Pure, cost: Approximate) -> None:
         """Pay once for `count` mechanisms of `each`; advanced composition certifies that `cost` is enough."""
+        self._require_kind(cost)
         if advanced_composition_epsilon(count=count, epsilon_each=each.epsilon, delta=cost.delta) > cost.epsilon:
             raise BudgetError(
                 f"{count} rounds of epsilon {float(each.epsilon):.3g} do not fit into "
@@ -385,12 +336,27 @@ class PaperAccountant:
         self.spend(cost)
         self._each, self._rounds = each, count
 
+    @property
+    def offer(self) -> Concentrated | None:
+        """The most Laplace noise of the options for which not too much was spent, and what it leaves. Proof: P-70."""
+        spent: Fraction = getattr(self._spent, "rho", Fraction(0))
+        left = [replace(option, rho=option.rho - spent) for option in self.options if spent <= option.rho]
+        return max(left, key=lambda option: option.epsilon, default=None)
 
-Accountant = ConcentratedAllowance | PaperAccountant
+    def exchange(self) -> Fraction:
+        """Give up most of rho for Laplace noise, once; returns for how much. Proof: P-70."""
+        offer, left = self.offer, self.left
+        if offer is None or not isinstance(self.limit, Concentrated):
+            raise BudgetError("rho must be exchanged where that was planned, and before too much of it is spent")
+        rho = self.limit.rho - left.rho + offer.rho
+        self.limit = Concentrated(rho, self.limit.delta, self.limit.epsilon + offer.epsilon)
+        self.options = ()
+        return offer.epsilon
 
 
 def accountant_of(split: Split) -> Accountant:
     """The accountant of a whole release. Proof: P-74."""
     if split.paper:
-        return PaperAccountant(split.budget)
-    return ConcentratedAccountant(split)
+        return Accountant(split.budget.exact)
+    limit = Concentrated(split.rho, split.truncation_delta, split.budget.laplace)
+    return Accountant(limit, split.budget.composition, split.options)

@@ -8,27 +8,30 @@ row can pay at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 from dpjoin.canonical import instance
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.accounting import (
     GAUSSIAN,
     OPTION_SHARE,
+    PAPER,
     ZERO_CONCENTRATED,
     Approximate,
     Budget,
     Composition,
     Concentrated,
     Cost,
-    PaperAccountant,
     Pure,
 )
 from dpjoin.privacy.conversion import advanced_composition_epsilon
-from dpjoin.privacy.participation import Place, largest_total
+
+Place = Mapping[str, int]
+"""Which bucket a row must have under which labels (by name) to be in a sub-instance."""
+Places = Mapping[str, Place]
+"""The same for each private table that takes part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ class Part:
     name: str
     stage: str
     """Parts of one stage are compared row by row; stages add up."""
-    places: Mapping[str, Place]
+    places: Places
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Ledger:
         # What was exchanged for counts in full: the choice to exchange rested on what had been released.
         epsilon = max(self.epsilon, self.exchanged or Fraction(0))
         enough = epsilon <= whole.epsilon and self.delta <= whole.delta
-        if self.composition == PaperAccountant.name:
+        if self.composition == PAPER:
             enough = enough and not self.rho and self._rounds_are_paid()
         else:
             known = {c.name: c for c in (ZERO_CONCENTRATED, GAUSSIAN)}
@@ -138,48 +141,20 @@ class Ledger:
 
     def _total(self, paid: Callable[[Event, str | None], Fraction]) -> Fraction:
         """What one row pays at most: everything that looks at all rows, and the worst of each stage. Proof: P-45."""
-        total = sum((paid(e, None) for e in self.events if e.part is None), Fraction(0))
-        of_part: dict[str, list[Event]] = {part.name: [] for part in self.parts}
+
+        def in_part(part: str | None, table: str | None) -> Fraction:
+            return sum((paid(e, table) for e in of_part.get(part, ())), Fraction(0))
+
+        of_part: dict[str | None, list[Event]] = {}
         for event in self.events:
-            if event.part is not None:
-                of_part[event.part].append(event)
+            of_part.setdefault(event.part, []).append(event)
+        if not set(of_part) <= {None, *(part.name for part in self.parts)}:
+            raise BudgetError("every event must be about all rows or about a sub-instance that the ledger knows")
+        total = in_part(None, None)
         for stage in dict.fromkeys(part.stage for part in self.parts):
             parts = [part for part in self.parts if part.stage == stage]
-            tables = dict.fromkeys(table for part in parts for table in part.places)
-            total += max(
-                (
-                    largest_total(
-                        [
-                            (part.places[table], sum((paid(e, table) for e in of_part[part.name]), Fraction(0)))
-                            for part in parts
-                            if table in part.places
-                        ]
-                    )
-                    for table in tables
-                ),
-                default=Fraction(0),
-            )
+            total += worst_row([p.places for p in parts], lambda n, table: in_part(parts[n].name, table))  # noqa: B023
         return total
-
-    def to_json(self) -> dict[str, Any]:
-        written: dict[str, Any] = {"composition": self.composition}
-        if self.parts:
-            written["parts"] = [
-                {"name": p.name, "stage": p.stage, "places": {t: dict(place) for t, place in p.places.items()}}
-                for p in self.parts
-            ]
-        if self.options:
-            taken = {} if self.exchanged is None else {"taken": str(self.exchanged)}
-            written["exchange"] = {"options": list(map(str, self.options)), "delta_share": str(OPTION_SHARE), **taken}
-        return written | {"events": [_event_to_json(e) for e in self.events]}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Ledger:
-        parts = tuple(Part(name=p["name"], stage=p["stage"], places=p["places"]) for p in data.get("parts", ()))
-        exchange = data.get("exchange", {})
-        options = tuple(map(Fraction, exchange.get("options", ())))
-        taken = Fraction(exchange["taken"]) if "taken" in exchange else None
-        return cls(data["composition"], tuple(_events(data["events"])), parts, options, taken)
 
 
 def _is_covered(event: Event, composition: Composition) -> bool:
@@ -190,49 +165,58 @@ def _is_covered(event: Event, composition: Composition) -> bool:
     return (laplace or not event.cost.epsilon) and (composition.covers(event.mechanism) or not event.cost.rho)
 
 
-def _cost_to_json(cost: Cost) -> dict[str, str]:
-    if isinstance(cost, Pure):
-        return {"epsilon_each": str(cost.epsilon)}
-    if isinstance(cost, Approximate):
-        return {"epsilon": str(cost.epsilon), "delta": str(cost.delta)}
-    laplace = {"laplace_epsilon": str(cost.epsilon)} if cost.epsilon else {}
-    return {"rho": str(cost.rho), "delta": str(cost.delta), **laplace}
+def worst_row(places: Sequence[Places], paid: Callable[[int, str], Fraction]) -> Fraction:
+    """The most that one row of any table pays, where being in place n costs a row of a table paid(n, table)."""
+    tables = {table for place in places for table in place}
+    of_table = (
+        largest_total([(place[table], paid(n, table)) for n, place in enumerate(places) if table in place])
+        for table in tables
+    )
+    return max(of_table, default=Fraction(0))
 
 
-def _cost_from_json(data: Mapping[str, str]) -> Cost:
-    if "epsilon_each" in data:
-        return Pure(Fraction(data["epsilon_each"]))
-    if "epsilon" in data:
-        return Approximate(Fraction(data["epsilon"]), Fraction(data["delta"]))
-    return Concentrated(Fraction(data["rho"]), Fraction(data["delta"]), Fraction(data.get("laplace_epsilon", 0)))
+def largest_total(places: Sequence[tuple[Place, Fraction]]) -> Fraction:
+    """The largest sum of amounts over places that one row can be in at once. Proof: P-44.
+
+    >>> one = Fraction(1)
+    >>> largest_total([({"size": 0}, one), ({"size": 1}, one)])
+    Fraction(1, 1)
+    >>> largest_total([({"left": 0, "right": 0}, one), ({"left": 0, "right": 1}, one), ({"left": 0}, one)])
+    Fraction(2, 1)
+    """
+    merged: dict[frozenset[tuple[str, int]], Fraction] = {}
+    for place, amount in places:
+        key = frozenset(place.items())
+        merged[key] = merged.get(key, Fraction(0)) + amount
+    return _largest(merged)
 
 
-def _event_to_json(event: Event) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "mechanism": event.mechanism,
-        "purpose": event.purpose,
-        "cost": _cost_to_json(event.cost),
-        "moves": str(event.moves),
-        "parameters": {k: v if isinstance(v, int) else str(v) for k, v in event.parameters.items()},
-    }
-    if event.noisy is not None:
-        out["noisy"] = event.noisy
-    if event.part is not None:
-        out["part"] = event.part
-    if event.shares:
-        out["shares"] = {table: str(share) for table, share in event.shares.items()}
-    return out
+def _largest(places: Mapping[frozenset[tuple[str, int]], Fraction]) -> Fraction:
+    total = places.get(frozenset(), Fraction(0))
+    for group in _apart([place for place in places if place]):
+        # Choose a bucket for the label that most places look at; the others stay open.
+        counts = Counter(name for place in group for name, _ in place)
+        label = min(counts, key=lambda name: (-counts[name], name))
+        branches = []
+        for bucket in {b for place in group for name, b in place if name == label}:
+            left: dict[frozenset[tuple[str, int]], Fraction] = {}
+            for place in group:
+                if all(name != label or b == bucket for name, b in place):
+                    rest = place - {(label, bucket)}
+                    left[rest] = left.get(rest, Fraction(0)) + places[place]
+            branches.append(_largest(left))
+        total += max(branches)
+    return total
 
 
-def _events(items: Iterable[Mapping[str, Any]]) -> Iterable[Event]:
-    for item in items:
-        yield Event(
-            mechanism=item["mechanism"],
-            purpose=item["purpose"],
-            cost=_cost_from_json(item["cost"]),
-            moves=Fraction(item["moves"]),
-            parameters=dict(item["parameters"]),
-            noisy=item.get("noisy"),
-            part=item.get("part"),
-            shares={table: Fraction(share) for table, share in item.get("shares", {}).items()},
-        )
+def _apart(places: Sequence[frozenset[tuple[str, int]]]) -> list[list[frozenset[tuple[str, int]]]]:
+    """Places in groups that have no label in common: a row's buckets in one say nothing about another."""
+    groups: list[tuple[set[str], list[frozenset[tuple[str, int]]]]] = []
+    for place in places:
+        names, members = {name for name, _ in place}, [place]
+        for group in [g for g in groups if g[0] & names]:
+            groups.remove(group)
+            names |= group[0]
+            members = group[1] + members
+        groups.append((names, members))
+    return [members for _, members in groups]

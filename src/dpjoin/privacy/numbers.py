@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,11 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[Any]
 """Whole numbers: int64, or Python integers in an object array where int64 is too narrow."""
+
+
+def root_up(square: int) -> int:
+    """The least whole number whose square is no less. Proof: P-30."""
+    return math.isqrt(square - 1) + 1 if square else 0
 
 
 def wide(numbers: Numbers) -> Numbers:

@@ -23,10 +23,10 @@ from dpjoin.spec.schema import Schema
 
 __all__ = [
     "LISTED",
-    "Alone",
     "Labels",
     "NoisyDegrees",
     "NoisyRanks",
+    "OneTable",
     "Question",
     "Rules",
     "Value",
@@ -74,7 +74,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Alone:
+class OneTable:
     """A sub-instance of one table by itself: its rows in one bucket (of all values, without labels).
 
     Its values are numbered, and the rows keep their codes for the attributes `keep`; other tables play no part.
@@ -86,8 +86,8 @@ class Alone:
     bucket: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", text(self.table, "a table alone", error=BudgetError))
-        what = f"table {self.table!r} alone"
+        object.__setattr__(self, "table", text(self.table, "a table", error=BudgetError))
+        what = f"table {self.table!r}"
         object.__setattr__(self, "keep", names(self.keep, f"{what}: attributes to keep", error=BudgetError))
         object.__setattr__(self, "bucket", whole(self.bucket, f"{what}: bucket", error=BudgetError))
         if self.labels is not None:

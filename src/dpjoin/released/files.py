@@ -26,7 +26,7 @@ from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import GAUSSIAN, ZERO_CONCENTRATED, Budget
-from dpjoin.privacy.ledger import Ledger
+from dpjoin.released.ledger_json import ledger_from_json, ledger_to_json
 from dpjoin.released.release import Release
 from dpjoin.spec.plain import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
 from dpjoin.spec.schema import describe_bounds
@@ -117,7 +117,7 @@ def manifest_of(release: Release) -> dict[str, Any]:
         "rows": {"count": release.synthetic.num_rows, "each_stands_for": release.rows_stand_for},
         "schema": schema,
         "workload": workload_to_dict(release.workload),
-        "ledger": release.ledger.to_json(),
+        "ledger": ledger_to_json(release.ledger),
         "model": {"left": list(model.domain.left), "right": list(model.domain.right), **_written(model)[0]},
     }
 
@@ -153,7 +153,7 @@ def _assembled(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Releas
         manifest["method"],
         manifest["profile"],
         _read(domain, described, arrays),
-        Ledger.from_json(manifest["ledger"]),
+        ledger_from_json(manifest["ledger"]),
         manifest["facts"],
     )
 

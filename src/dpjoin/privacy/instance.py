@@ -1,0 +1,317 @@
+"""Instances: which rows a question is about, and how far one row moves every kind of answer.
+
+A frozen value. Restricting, capping or weighting gives another one. All sensitivities are stated here, for the unit
+that is protected: one row of one private table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache, partial
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpjoin.engine.interface import Engine, RowWeights
+from dpjoin.errors import BudgetError
+from dpjoin.privacy.accounting import Approximate, Concentrated
+from dpjoin.privacy.degree_bounds import (
+    Limit,
+    bound_is_public,
+    check_weights,
+    churn,
+    declared_limits,
+    degree_caps,
+    degree_factors,
+    most_results,
+    subsets,
+    weighted_bound,
+)
+from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
+from dpjoin.privacy.mechanisms import Move
+from dpjoin.privacy.numbers import Numbers, root_up, wide
+from dpjoin.privacy.parts import OneTable, Rules
+from dpjoin.privacy.residual import residual_bound, residual_level
+from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
+from dpjoin.spec.schema import DegreeBound, Schema, with_caps
+from dpjoin.spec.workload import Group
+
+RESIDUAL_STEPS = 16
+"""Grid of the paper's noisy logarithm: a factor e^(beta/16) per step, well below one per cent."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """An upper bound on how many join results one row can change. Only a Curator mints one."""
+
+    value: int
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
+    """By which factor a row of a table pays less, because it can change fewer; 1 where not named."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))  # charges rest on them
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """A whole number that one row moves by at most `moves`, and the sensitivity bound that a level implies."""
+
+    moves: int
+    exact: Callable[[], int]
+    bound: Callable[[int], int]
+    parameters: Mapping[str, Fraction] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Instance:
+    """Some rows of the private tables, with public facts about them."""
+
+    schema: Schema
+    open_engine: Callable[[], Engine]
+    part: str | None = None
+    """The sub-instance, as the ledger calls it; None for all rows."""
+    whole: bool = False
+    """Whether these are all rows, as they are."""
+    limits: tuple[Limit, ...] = ()
+    """What labels and caps say about degrees, beside what the schema declares."""
+    weights: Mapping[str, RowWeights] = field(default_factory=dict)
+    pushed_out: int = 0
+    """How many rows of its table one more row can push out, where bounds are enforced."""
+    scattered: bool = False
+    """Whether those rows may lie in another sub-instance than the row itself."""
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
+    """By which factor a row of a table was charged less for this sub-instance; 1 where not named."""
+    _answers: dict[int, tuple[Group, Numbers]] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, engine: Engine) -> Instance:
+        """All rows."""
+        return cls(schema=engine.schema, open_engine=lambda: engine, pushed_out=churn(engine.schema), whole=True)
+
+    @cached_property
+    def engine(self) -> Engine:
+        return self.open_engine()
+
+    @property
+    def unit(self) -> Fraction:
+        """What a count of one is worth, in join results: less than one where rows have weights."""
+        return 1 / Fraction(math.prod(weights.full for weights in self.weights.values()))
+
+    # -- other instances ------------------------------------------------------------------------------
+
+    def restricted(
+        self, name: str, rules: Mapping[str, Rules], limits: Sequence[Limit], shares: Mapping[str, Fraction]
+    ) -> Instance:
+        """The rows that satisfy rules. Proof: P-50."""
+        return replace(
+            self,
+            open_engine=partial(self.engine.restricted, rules),
+            part=name,
+            whole=False,
+            limits=tuple(limits),
+            shares=shares,
+            scattered=self.pushed_out > 0,
+        )
+
+    def one_table(
+        self, name: str, asked: OneTable, limits: Sequence[Limit], shares: Mapping[str, Fraction]
+    ) -> Instance:
+        """Some rows of one table; the others play no part. Proof: P-50."""
+        by = asked.labels.attributes if asked.labels is not None else ()
+        engine = self.engine.alone(asked.table, by, asked.values, asked.keep)
+        restricted = self.restricted(name, asked.rules, limits, shares)
+        return replace(restricted, schema=engine.schema, open_engine=lambda: engine)
+
+    def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Instance:
+        """Only the rows within the caps. Proof: P-63."""
+        self._require_as_they_are()
+        if any(caps.get(t.name) for t in self.schema.tables if not t.private):
+            raise BudgetError("caps must be of private tables; the rows of public ones all stay")
+        schema = with_caps(self.schema, caps)
+        return replace(
+            self,
+            schema=schema,
+            open_engine=partial(self.engine.capped, caps),
+            whole=False,
+            limits=(*self.limits, *declared_limits(schema)),
+            pushed_out=max((len(bounds) for bounds in caps.values()), default=0),
+        )
+
+    def weighted(self, weights: Mapping[str, RowWeights]) -> Instance:
+        """The same rows, each counted by how many share its value. Proof: P-68."""
+        self._require_as_they_are()
+        if any(not set(w.attributes) <= set(self.schema.table(t).attributes) for t, w in weights.items()):
+            raise BudgetError("weights must go by attributes that their table has")
+        if not weights or any(not self.schema.table(t).private for t in weights):
+            raise BudgetError("weights must be of private tables, and of one at least")
+        for of_table in weights.values():
+            check_weights(of_table)
+        return replace(self, open_engine=partial(self.engine.weighted, weights), whole=False, weights=weights)
+
+    def _require_as_they_are(self) -> None:
+        if self.pushed_out or self.weights:
+            raise BudgetError("rows are removed or have weights already; that is done once")
+
+    def require_unweighted(self, what: str) -> None:
+        if self.weights:
+            raise BudgetError(f"{what} must be of rows that all count alike; use caps instead of weights")
+
+    # -- bounds on join results -----------------------------------------------------------------------
+
+    def public_bound(self) -> Bound | None:
+        """From public tables, declared bounds and weights; None where these are not enough. Proof: P-27."""
+        if self.weights:
+            return Bound(weighted_bound(self.schema, [*self.limits, *declared_limits(self.schema)], self.weights))
+        if not bound_is_public(self.schema):
+            return None
+        caps, private = degree_caps(self.schema), set(self.schema.private_tables)
+        limits = []
+        for table in private:
+            others = frozenset(t.name for t in self.schema.tables) - {table}
+            known = [caps[others]] if others in caps else []
+            if not others & private:
+                known.append(self.engine.exact_boundary(others))
+            limits.append(min(known))
+        return Bound(max(1, *limits))
+
+    def part_bound(self) -> Bound | None:
+        """From the caps of a sub-instance, with each table's share; None where these are not enough. Proof: P-48."""
+        self.require_unweighted("a bound of caps")
+        return capped_bound(self.schema, self.limits) if self.part is not None else None
+
+    def sensitivity_level(self, cost: Approximate | Concentrated) -> Level:
+        """What a noisy sensitivity bound hides: the gauge, or the paper's residual sensitivity. Proof: P-28."""
+        self.require_unweighted("a noisy bound")
+        public = self._public_boundaries()
+        if isinstance(cost, Concentrated) or len(self.schema.tables) == 2:
+            return Level(self._rows, lambda: gauge(self._exact_boundaries(public)), partial(gauge_bound, public))
+        beta = _paper_beta(cost)
+        return Level(
+            self._rows * RESIDUAL_STEPS,
+            lambda: residual_level(self._exact_boundaries(public), beta=beta, steps=RESIDUAL_STEPS),
+            partial(residual_bound, beta=beta, steps=RESIDUAL_STEPS),
+            {"beta": beta, "steps": Fraction(RESIDUAL_STEPS)},
+        )
+
+    def _public_boundaries(self) -> Boundaries:
+        """Public boundary values: of public tables, and what declared bounds imply; zero for the others, which no
+        public curve looks at."""
+        private = frozenset(self.schema.private_tables)
+        return Boundaries(
+            tables=tuple(t.name for t in self.schema.tables),
+            private=private,
+            values={f: 0 if f & private else self.engine.exact_boundary(f) for f in subsets(self.schema)},
+            caps=degree_caps(self.schema),
+            factors=degree_factors(self.schema),
+        )
+
+    def _exact_boundaries(self, public: Boundaries) -> Boundaries:
+        """T_F for every proper subset F of the tables."""
+        return replace(public, values={f: self.engine.exact_boundary(f) for f in subsets(self.schema)})
+
+    # -- how far one row moves an answer --------------------------------------------------------------
+
+    @property
+    def rows_moved(self) -> int:
+        """How many rows of a table, and so values of degrees, one row more or less changes. Proof: P-62."""
+        return 1 + self.pushed_out
+
+    @property
+    def _rows(self) -> int:
+        """The same where rows that come and rows that go cannot add up. Proof: P-62."""
+        return self.rows_moved if self.scattered else max(1, self.pushed_out)
+
+    def move_of_size(self, bound: Bound) -> int:
+        """Of the join size. Proof: P-29."""
+        return bound.value * self._rows
+
+    def move_of_group(self, group: Group, bound: Bound) -> Move:
+        """Of all answers of a group together. Proof: P-30, P-62, P-68."""
+        positive = weight_ranges(group).none_negative
+        if self.weights:
+            times, times_absolute = 1 if positive else 2, 2
+        else:
+            times_absolute = self.rows_moved**2
+            times = 1 + self.pushed_out**2 if positive and not self.scattered else times_absolute
+        squares = squared_norm(group) * times, absolute_norm(group) ** 2 * times_absolute
+        return Move(*(root_up(square * bound.value**2) for square in squares))
+
+    def move_of_query(self, group: Group, index: int, bound: Bound, *, centred: bool) -> int:
+        """Of one query; centred, in half units. Proof: P-31."""
+        self.require_unweighted("a single query")
+        low, high = weight_ranges(group).of(index)
+        return (high - low if centred else max(abs(low), abs(high))) * bound.value * self.rows_moved
+
+    def move_of_scores(self, width: int, bound: Bound) -> int:
+        """Of scores that one join result moves by at most `width`. Proof: P-32."""
+        self.require_unweighted("a choice")
+        return width * bound.value * self.rows_moved
+
+    def check_share(self, bound: Bound | None) -> None:
+        """Refuse a bound under which a row of some table would have to pay more than it was charged. Proof: P-50."""
+        shares = bound.shares if bound is not None else {}
+        if any(shares.get(table, Fraction(1)) > granted for table, granted in self.shares.items()):
+            raise BudgetError("this sub-instance pays by table, so only its caps may be used as a bound")
+
+    # -- exact values, private --------------------------------------------------------------------------
+
+    def known(self, group: object) -> Group | None:
+        """The group itself, if its answers are computed already."""
+        seen = self._answers.get(id(group))
+        return seen[0] if seen is not None and seen[0] is group else None
+
+    def prepare(self, groups: Sequence[Group]) -> None:
+        """Compute the exact answers of these groups in one go."""
+        missing = [group for group in groups if self.known(group) is None]
+        if missing:
+            for group, exact in zip(missing, self.engine.exact_answers(missing), strict=True):
+                self._answers[id(group)] = (group, exact)
+
+    @cached_property
+    def exact_join_size(self) -> int:
+        return self.engine.exact_join_size()
+
+    def exact_answers(self, group: Group, *, centred: bool = False) -> Numbers:
+        """Those of a group; centred, 2q - (low + high) count with the true count, in half units."""
+        self.prepare([group])
+        exact = self._answers[id(group)][1]
+        if not centred:
+            return exact
+        middles = weight_ranges(group).sum.astype(object)
+        moved: Numbers = 2 * wide(exact) - middles * self.exact_join_size
+        return moved
+
+
+def capped_bound(schema: Schema, limits: Sequence[Limit]) -> Bound | None:
+    """The bound that limits on degrees give, with each private table's share of it squared. Proof: P-48."""
+    names = frozenset(t.name for t in schema.tables)
+    found = {t: most_results(schema, names - {t}, limits) for t in schema.private_tables}
+    caps = {t: max(1, cap) for t, cap in found.items() if cap is not None}
+    if len(caps) < len(found):
+        return None
+    largest = max(caps.values())
+    return Bound(largest, {t: Fraction(cap, largest) ** 2 for t, cap in caps.items()})
+
+
+@lru_cache(maxsize=512)
+def widest(group: Group, *, centred: bool) -> int:
+    """The largest |weight| of any query in the group, on the grid its answers are given on. Proof: P-32."""
+    ranges = weight_ranges(group)
+    return int((ranges.width if centred else ranges.largest).max())
+
+
+@lru_cache(maxsize=512)
+def varying(group: Group) -> NDArray[np.int64]:
+    """The queries of a group that do not give every join result the same weight. Proof: P-32."""
+    return np.flatnonzero(weight_ranges(group).width > 0)
+
+
+def _paper_beta(cost: Approximate) -> Fraction:
+    """beta = 1/lambda = epsilon / ln(1/delta) of the whole release, twice what the bound gets; any value is sound."""
+    if not (cost.epsilon and 0 < cost.delta < Fraction(1, 2)):
+        raise BudgetError("a noisy bound must have some epsilon, and a delta below 1/2, to spend; nothing was drawn")
+    return Fraction(round(2 * float(cost.epsilon) / math.log(1 / (2 * float(cost.delta))) * 2**20), 2**20)
