@@ -73,7 +73,7 @@ def test_sensitivity_one_is_caught() -> None:
     def change(kind: type[Curator]) -> type[Curator]:
         class SensitivityOne(kind):  # type: ignore[valid-type,misc]
             def sensitivity_bound(self, cost: Any, *, half_width: int | None = None) -> Bound:
-                return self._mint(1)
+                return self._mint(Bound(1))
 
         return SensitivityOne
 

@@ -28,6 +28,7 @@ from dpjoin.privacy.accounting import (
     Pure,
     Split,
     accountant_of,
+    is_laplace,
 )
 from dpjoin.privacy.degree_bounds import Limit, declared_limits
 from dpjoin.privacy.gate import Gate, values_above
@@ -385,7 +386,7 @@ class Curator:
         Costs `cost` a question. This is what degrees are like, all in all: no value is named.
         """
         self._require_whole("ranks are asked")
-        cost, asked = _of_kind(cost, Concentrated), self._asked(questions)
+        cost, asked = _of_rho(_of_kind(cost, Concentrated)), self._asked(questions)
         for question in asked:
             if question.distinct or not self._places(question.rules):
                 raise BudgetError(f"question {question.name!r} must be about rows of a private table")
@@ -456,7 +457,7 @@ class Curator:
         For a Concentrated cost the query is centred, 2q - (low + high) count, on a grid of half units,
         with the discrete Gaussian. For a Pure cost it is taken as it is, with the discrete Laplace.
         """
-        cost, group = _of_kind(cost, Pure, Concentrated), self._group(group)
+        cost, group = _of_rho(_of_kind(cost, Pure, Concentrated)), self._group(group)
         index = CHECK.whole(index, "a query's number", least=0)
         if index >= len(group):
             raise BudgetError(f"a query's number ({index}) must be less than {len(group)}, which {group.name!r} has")
@@ -584,6 +585,13 @@ class _Inner(Curator):
 def _of_kind(cost: object, *kinds: type) -> Any:
     """A cost of one of these kinds. Proof: P-73."""
     return CHECK.instance(cost, kinds, "a cost")
+
+
+def _of_rho(cost: Any) -> Any:
+    """The cost, unless it is one of Laplace noise, which hides join sizes and groups only. Proof: P-73."""
+    if is_laplace(cost):
+        raise BudgetError("this must have some rho to spend, not Laplace noise; nothing was drawn")
+    return cost
 
 
 def _half_width(value: object) -> int:
