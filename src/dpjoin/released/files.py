@@ -26,6 +26,7 @@ from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import GAUSSIAN, ZERO_CONCENTRATED, Budget
+from dpjoin.privacy.ledger import Ledger
 from dpjoin.released.ledger_json import ledger_from_json, ledger_to_json
 from dpjoin.released.release import Release
 from dpjoin.spec.plain import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
