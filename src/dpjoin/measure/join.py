@@ -15,10 +15,10 @@ from dpjoin.measure.product_queries import measure_products, prospect, run_round
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import NoisyTotal, measure_total
-from dpjoin.model.clear_cells import settled
-from dpjoin.model.factored import FactoredModel
+from dpjoin.model.clear_cells import keep_clear_cells
+from dpjoin.model.ensemble import ensemble
 from dpjoin.model.fit import Evidence, learn, start, with_sums
-from dpjoin.model.model import Model, clique_scopes, plausible
+from dpjoin.model.model import Model, clique_scopes
 from dpjoin.model.terms import BoolArray, Domain, Terms
 from dpjoin.privacy.accounting import Concentrated, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
@@ -122,8 +122,8 @@ def measure_join(
         fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
         strategy = "the join size alone"
     progress("error bars", 0, 1)
-    after = settled if to_join and once and not products else None
-    members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed, after=after)
+    after = keep_clear_cells if to_join and once and not products else None
+    members = ensemble(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed, after=after)
     found = fitted.fit if after is None else after(fitted.fit, fitted.evidence)
     progress("error bars", 1, 1)
     known = tuple(frozenset(s) for s in [*cliques, *(g.scope for g in workload.groups)])
@@ -143,7 +143,7 @@ def measure_join(
 
 def _measure_large(
     curator: Curator, workload: Workload, bound: Bound, total: NoisyTotal, progress: Progress, *, seed: int
-) -> tuple[FactoredModel, str]:
+) -> tuple[Model, str]:
     """The same on a domain too large to write down: `check_feasible` has seen that there are marginals only."""
     cliques = wanted_cliques(workload)
     groups = dict(zip(cliques, clique_groups(workload.schema, cliques), strict=True))
@@ -156,18 +156,18 @@ def _measure_large(
         rho = curator.rho_left
         chosen = measure_chosen(curator, groups, sizes, importance, bound, rho, float(total.whole), progress)
     progress("error bars", 0, 1)
-    members = plausible(chosen.fit, chosen.evidence, total_deviation=total.deviation, seed=seed)
+    members = ensemble(chosen.fit, chosen.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)
-    tree = chosen.fit.tree
+    tree = chosen.fit.terms
     seen = [*tree.cliques, *(m.scope for m in chosen.misfits)]
-    model = FactoredModel(
+    model = Model(
         domain,
         float(total.whole),
+        terms=tree,
         potentials=chosen.fit.potentials,
         members=members,
         known=tuple(frozenset(s) for s in seen),
         deviations=tuple(noise_of(chosen.evidence, where) for where in tree.slices),
-        tree=tree,
         misfits=chosen.misfits,
     )
     return model, chosen.strategy

@@ -19,10 +19,10 @@ from dpjoin.measure.marginals import PIECES, allocate, split
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down
 from dpjoin.measure.totals import NoisyTotal
-from dpjoin.model.factored import FactoredFit, Misfit, cell_errors, start
-from dpjoin.model.fit import Evidence, learn, maximise
-from dpjoin.model.junction import JunctionTree, Scope
-from dpjoin.model.terms import FloatArray
+from dpjoin.model.fit import Evidence, Fit, learn, maximise, start
+from dpjoin.model.junction import JunctionTree
+from dpjoin.model.model import Misfit, cell_errors
+from dpjoin.model.terms import FloatArray, Scope
 from dpjoin.model.triangulate import tree_of
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
@@ -72,7 +72,7 @@ Looks = Mapping[Scope, Look]
 class Chosen:
     """A fitted model, what it was fitted to, how far off it is elsewhere, and how it came about in words."""
 
-    fit: FactoredFit
+    fit: Fit[JunctionTree]
     evidence: Evidence
     misfits: tuple[Misfit, ...]
     strategy: str
@@ -118,21 +118,21 @@ def measure_chosen(
         fit = start(tree, total)
     else:
         fit = _chosen(sizes, single, {c: looks[c] for c in wide}, looks, importance, total)
-    fit = learn(fit, evidence_of(fit.tree, looks), rounds=3, steps=20)
+    fit = learn(fit, evidence_of(fit.terms, looks), rounds=3, steps=20)
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
     precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
-    evidence = evidence_of(fit.tree, looks)
-    counts = [importance[c] for c in fit.tree.cliques]
-    pieces = allocate(fit.tree.slices, fit.curvature, fit.tau_each, evidence, precision, counts)
+    evidence = evidence_of(fit.terms, looks)
+    counts = [importance[c] for c in fit.terms.cliques]
+    pieces = allocate(fit.terms.slices, fit.curvature, fit.tau_each, evidence, precision, counts)
     costs = [round_down(rest * n / PIECES) for n in pieces if n]
     costs[-1] += rest - sum(costs, Fraction(0))
-    measure([c for c, n in zip(fit.tree.cliques, pieces, strict=True) if n], costs)
-    evidence = evidence_of(fit.tree, looks)
+    measure([c for c, n in zip(fit.terms.cliques, pieces, strict=True) if n], costs)
+    evidence = evidence_of(fit.terms, looks)
     fit = learn(fit, evidence, steps=30)
     progress("measure", 3, 3)
-    held = set(fit.tree.cliques)
+    held = set(fit.terms.cliques)
     misfits = misfits_of(fit, {c: looks[c] for c in wide if c not in held})
     return Chosen(fit, evidence, misfits, _words(len(single), len(wanted), len(wide), len(wide) - len(misfits)))
 
@@ -213,17 +213,14 @@ def _chosen(
     looks: Looks,
     importance: Mapping[Scope, float],
     total: float,
-) -> FactoredFit:
+) -> Fit[JunctionTree]:
     """A model of the marginals by which it would be furthest off without them, as many as stay small."""
     tree = tree_of(sizes, single)
     fit = learn(start(tree, total), evidence_of(tree, looks), rounds=2, steps=20)
     waiting = dict(candidates)
     most = cells_limit(len(look.noisy) for look in candidates.values())
     while waiting:
-        missed = {
-            c: importance[c] ** 2 * look.missed(total * fit.calibrated.marginal(c).reshape(-1))
-            for c, look in waiting.items()
-        }
+        missed = {c: importance[c] ** 2 * look.missed(fit.marginal(c).reshape(-1)) for c, look in waiting.items()}
         ranked = sorted((c for c in waiting if missed[c] > 0), key=missed.__getitem__, reverse=True)
         cliques, grown = list(tree.cliques), 0
         for clique in ranked:
@@ -248,18 +245,18 @@ def _chosen(
     return fit
 
 
-def _moved(fit: FactoredFit, tree: JunctionTree) -> FactoredFit:
+def _moved(fit: Fit[JunctionTree], tree: JunctionTree) -> Fit[JunctionTree]:
     """The same distribution on a tree of more cliques."""
     moved = start(tree, fit.total)
-    before = {c: n for n, c in enumerate(fit.tree.cliques)}
+    before = {c: n for n, c in enumerate(fit.terms.cliques)}
     for n, (clique, where) in enumerate(zip(tree.cliques, tree.slices, strict=True)):
         if clique in before:
-            moved.potentials[where] = fit.potentials[fit.tree.slices[before[clique]]]
+            moved.potentials[where] = fit.potentials[fit.terms.slices[before[clique]]]
             moved.tau[n] = fit.tau[before[clique]]
     return moved
 
 
-def misfits_of(fit: FactoredFit, left_out: Looks) -> tuple[Misfit, ...]:
+def misfits_of(fit: Fit[JunctionTree], left_out: Looks) -> tuple[Misfit, ...]:
     """How far off the model is at marginals that it does not hold, as far as the looks tell.
 
     One look says it roughly, so each is averaged with all.
@@ -268,7 +265,7 @@ def misfits_of(fit: FactoredFit, left_out: Looks) -> tuple[Misfit, ...]:
         return ()
     found = {}
     for clique, look in left_out.items():
-        model = fit.total * fit.calibrated.marginal(clique).reshape(-1)
+        model = fit.marginal(clique).reshape(-1)
         found[clique] = look.missed(model) / float(cell_errors(model).sum())
     usual = max(0.0, sum(found.values()) / len(found))
     return tuple(Misfit(c, (max(0.0, found[c]) + usual) / 2, left_out[c].variance ** 0.5) for c in left_out)

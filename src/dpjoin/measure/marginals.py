@@ -16,7 +16,7 @@ import numpy as np
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down
 from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior
-from dpjoin.model.terms import FloatArray
+from dpjoin.model.terms import FloatArray, Terms
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.spec.workload import Group
@@ -40,7 +40,7 @@ def pilot_share(wide: int) -> Fraction:
 class Fitted:
     """A model fitted to what has been measured so far, all of it public."""
 
-    fit: Fit
+    fit: Fit[Terms]
     evidence: Evidence
 
 

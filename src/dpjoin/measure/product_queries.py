@@ -185,9 +185,7 @@ def _middle(group: Products, i: int) -> float:
 
 def _centred_answers(current: Fitted, group: Products) -> Numbers:
     """The model's centred answers, rounded to the grid of half units: public whole numbers."""
-    domain = current.fit.terms.domain
-    marginal = domain.marginal(current.fit.table, group.scope)
-    answers: FloatArray = np.asarray(group.apply(marginal), dtype=np.float64)
+    answers: FloatArray = np.asarray(group.apply(current.fit.marginal(group.scope)), dtype=np.float64)
     middles = weight_ranges(group).sum.astype(np.float64)
     centred = np.rint(2 * answers - middles * current.fit.total)
     if len(centred) and float(np.abs(centred).max()) < 2**60:

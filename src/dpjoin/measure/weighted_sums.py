@@ -24,10 +24,10 @@ from dpjoin.measure.marginals import Fitted, measure_marginals, split
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import NoisyTotal
+from dpjoin.model.ensemble import ensemble
 from dpjoin.model.fit import Evidence, Fit, learn, start
-from dpjoin.model.model import Model, clique_scopes, plausible
-from dpjoin.model.terms import Domain, FloatArray, Terms
-from dpjoin.model.weighted_terms import WeighedTerms
+from dpjoin.model.model import Model, clique_scopes
+from dpjoin.model.terms import Domain, FloatArray, Terms, WeightedSums
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.parts import LISTED
@@ -139,7 +139,7 @@ def measure_weighed(
 def _measured_once(
     curator: Curator,
     groups: Sequence[Group],
-    fit: Fit,
+    fit: Fit[Terms],
     importance: Sequence[float],
     bound: Bound,
     progress: Progress,
@@ -158,9 +158,8 @@ def _weighed_model(
 ) -> Model:
     """With error bars; the sums are folded into the cliques."""
     terms = fitted.fit.terms
-    assert isinstance(terms, WeighedTerms)
     progress("error bars", 0, 1)
-    members = plausible(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed)
+    members = ensemble(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed)
     progress("error bars", 1, 1)
     return Model(
         terms.domain,
@@ -173,7 +172,7 @@ def _weighed_model(
     )
 
 
-def best_share(terms: WeighedTerms, weights: FloatArray, tau: FloatArray) -> float:
+def best_share(terms: Terms, weights: FloatArray, tau: FloatArray) -> float:
     """Which share of the budget sums deserve, where values have shapes that differ this much (prior widths).
 
     With share s the variance of an answer is about c² / s for what values have in common, c the largest weight in it.
@@ -181,15 +180,16 @@ def best_share(terms: WeighedTerms, weights: FloatArray, tau: FloatArray) -> flo
     together / (1 - s).
     """
     level = float(cut_weights(weights).max())
-    differ = float(np.mean([tau[terms.cliques.index((LISTED, *scope))] for scope in terms.summed]))
+    assert terms.sums is not None
+    differ = float(np.mean([tau[terms.cliques.index((LISTED, *scope))] for scope in terms.sums.scopes]))
     spread = math.sqrt(float((np.maximum(weights - level, 0.0) ** 2).sum() + differ**2 * (weights**2).sum()))
     return 1.0 / (1.0 + spread / level)
 
 
-def sum_terms(workload: Workload, cliques: Sequence[tuple[str, ...]], sums: Sequence[Kronecker]) -> WeighedTerms:
+def sum_terms(workload: Workload, cliques: Sequence[tuple[str, ...]], sums: Sequence[Kronecker]) -> Terms:
     """A model's terms: cliques and sums over listed values."""
     sizes = dict(zip(workload.attributes, workload.schema.shape(workload.attributes), strict=True))
     domain = Domain((LISTED,), tuple(a for a in sizes if a != LISTED), sizes)
     weights = np.array(sums[0].factors[0].row, dtype=np.float64) * float(sums[0].factors[0].unit)
     scopes = tuple(group.scope[1:] for group in sums)
-    return WeighedTerms(domain, tuple(cliques), row_weights=weights, summed=scopes)
+    return Terms(domain, tuple(cliques), sums=WeightedSums(weights, scopes))

@@ -1,8 +1,8 @@
-"""After a fit: cells that stand out of noise are as they were measured, and drowned ones have what is left, together.
+"""After a fit: clear cells, far above their noise, are as they were measured; the small ones share what is left.
 
-No cell of a fit is negative, so where noise drowns a cell it is taken for a row now and then, and never for less than
-none. A join multiplies that by what other tables have there: beside the clear cells of a frequent value, a few rows
-that are not there weigh more than all noise. One by one drowned cells tell nothing; together, negative numbers
+No cell of a fit is negative, so where noise is larger than a cell it is taken for a row now and then, and never for
+less than none. A join multiplies that by what other tables have there: beside the clear cells of a frequent value, a
+few rows that are not there weigh more than all noise. One by one small cells tell nothing; together, negative numbers
 included, they tell how many rows they have without bias.
 """
 
@@ -15,26 +15,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.model.fit import FREE, SURE, Evidence, F, moved_near
+from dpjoin.model.fit import FREE, SURE, Evidence, Fit, S, moved_near
 from dpjoin.model.terms import BoolArray, FloatArray
 
 FEW_VALUES = 16
-"""An attribute with more values than this has drowned cells of several values together, and each by itself only if
-its values were measured."""
+"""Small cells of an attribute with more values than this are scaled several values together, and value by value only if
+its one-way marginal was measured."""
 PASSES = 2
-"""How often drowned cells are scaled by each attribute in turn."""
+"""How often small cells are scaled by each attribute in turn."""
 MOST_SCALED = 2.0
 """By how much they are scaled at most to make up for the total."""
 FALSE = 0.1
 """Which part of the cells that stand out may be noise."""
 HELD = 1 / 3
-"""Which part of the rows clear cells must have. Where noise drowns nearly all of them, a fit knows more of those that
-it drowns than they do together."""
+"""Which part of the rows clear cells must have. Where nearly all cells are small, a fit knows more of these than their
+sums do."""
 LEAST = 1e-30
 
 
-def settled(fit: F, evidence: Evidence) -> F:
-    """The same fit, with every measured marginal of several attributes settled, one after the other."""
+def keep_clear_cells(fit: Fit[S], evidence: Evidence) -> Fit[S]:
+    """The same fit, with clear and small cells told apart in every measured marginal of several attributes in turn."""
     potentials, tau = fit.potentials.copy(), np.minimum(fit.tau_each, 1.0)
     ones = {
         c[0]: s for c, s in zip(fit.cliques, fit.slices, strict=False) if len(c) == 1 and evidence.precision[s].all()
@@ -42,39 +42,39 @@ def settled(fit: F, evidence: Evidence) -> F:
     for g, (where, single, shape) in enumerate(zip(fit.slices, fit.single, fit.shapes, strict=True)):
         if single or len(shape) < 2 or not bool((evidence.precision[where] > 0).all()):
             continue
-        cells, noisy = fit.total * fit.sums.means(potentials)[where], evidence.noisy[where]
+        cells, noisy = fit.total * fit.oracle.means(potentials)[where], evidence.noisy[where]
         precision = np.where(cells > 0, evidence.precision[where], 0.0)
-        clear = _stands_out(noisy, precision, tau[where])
+        clear = _clear(noisy, precision, tau[where])
         if float(noisy[clear].sum()) < HELD * fit.total:
             continue
-        drowned = (~clear & (precision > 0)).reshape(shape)
-        rest = np.where(drowned, cells.reshape(shape), 0.0)
+        small = (~clear & (precision > 0)).reshape(shape)
+        rest = np.where(small, cells.reshape(shape), 0.0)
         whole = np.where(clear, noisy, cells).reshape(shape)
-        left = np.where(drowned, noisy.reshape(shape), 0.0)
+        left = np.where(small, noisy.reshape(shape), 0.0)
         variance = 1.0 / float(evidence.precision[where.start])
         for _ in range(PASSES):
             for axis, attribute in enumerate(fit.cliques[g]):
                 others = tuple(a for a in range(len(shape)) if a != axis)
-                told = Told(left.sum(axis=others), drowned.sum(axis=others) * variance)
+                rows = NoisyRows(left.sum(axis=others), small.sum(axis=others) * variance)
                 if (own := ones.get(attribute)) is not None:
-                    stay = np.where(drowned, 0.0, whole).sum(axis=others)
+                    stay = np.where(small, 0.0, whole).sum(axis=others)
                     unsure = 1.0 / evidence.precision[own] + clear.reshape(shape).sum(axis=others) * variance
-                    told = told.and_also(Told(evidence.noisy[own] - stay, unsure))
+                    rows = rows.combined(NoisyRows(evidence.noisy[own] - stay, unsure))
                 places = [_by_rank(whole.sum(axis=others))] if shape[axis] > FEW_VALUES else []
                 if not places or own is not None:
                     places.append(np.arange(shape[axis]))
                 for place in places:
-                    scale = _scales(rest.sum(axis=others), told, place)
+                    scale = _scales(rest.sum(axis=others), rows, place)
                     rest *= scale.reshape([-1 if a == axis else 1 for a in range(len(shape))])
         if (mass := float(rest.sum())) > 0:
             scale_all = (fit.total - float(noisy[clear].sum())) / mass
             rest *= np.clip(scale_all, 1.0 / MOST_SCALED, MOST_SCALED)
         wanted = np.where(clear, noisy, rest.reshape(-1))
         potentials[where] += np.log(np.maximum(wanted, LEAST) / np.maximum(cells, LEAST))
-    return replace(fit, potentials=potentials, seen=())
+    return replace(fit, potentials=potentials)
 
 
-def _stands_out(noisy: FloatArray, precision: FloatArray, tau: FloatArray) -> BoolArray:
+def _clear(noisy: FloatArray, precision: FloatArray, tau: FloatArray) -> BoolArray:
     """The cells that are known best by themselves.
 
     Where cells are much alike, only those far above the noise are. And among many empty cells Laplace noise lifts some
@@ -88,23 +88,23 @@ def _stands_out(noisy: FloatArray, precision: FloatArray, tau: FloatArray) -> Bo
     return np.asarray((deviations >= least) & (deviations * tau > SURE))
 
 
-class Told(NamedTuple):
-    """How many rows noise left of the drowned cells of each value, and its variance."""
+class NoisyRows(NamedTuple):
+    """How many rows noise left of the small cells of each value, and its variance."""
 
     noisy: FloatArray
     variance: FloatArray
 
-    def and_also(self, other: Told) -> Told:
-        """Both, by precision; values without drowned cells stay without."""
+    def combined(self, other: NoisyRows) -> NoisyRows:
+        """Both, by precision; values without small cells stay without."""
         some = self.variance > 0
         own = np.divide(other.variance, self.variance + other.variance, out=np.zeros(len(some)), where=some)
         both = own * self.noisy + (1.0 - own) * other.noisy
-        return Told(np.where(some, both, 0.0), own * self.variance)
+        return NoisyRows(np.where(some, both, 0.0), own * self.variance)
 
 
-def _scales(have: FloatArray, told: Told, place: NDArray[np.int64]) -> FloatArray:
-    """By how much drowned cells of each value are to be scaled, so that those in one place have what noise left."""
-    sums = (np.bincount(place, weights=a) for a in (have, told.noisy, told.variance))
+def _scales(have: FloatArray, rows: NoisyRows, place: NDArray[np.int64]) -> FloatArray:
+    """By how much small cells of each value are to be scaled, so that those in one place have what noise left."""
+    sums = (np.bincount(place, weights=a) for a in (have, rows.noisy, rows.variance))
     have, noisy, variance = (np.asarray(a, dtype=np.float64) for a in sums)
     some = (variance > 0) & (have > 0)
     scale = np.ones(len(have))

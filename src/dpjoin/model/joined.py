@@ -11,36 +11,30 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, product
-from typing import NamedTuple
+from itertools import product as combinations_of
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpjoin.model.model import Model, half_widths
-from dpjoin.model.sampling import drawn, evenly
-from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.model.factor import Factor, contracted, contraction, product, sizes_of
+from dpjoin.model.junction import Ancestral, IntArray, Passes
+from dpjoin.model.model import ErrorBars, Model
+from dpjoin.model.terms import Domain, FloatArray, Scope
+from dpjoin.model.triangulate import tree_of
 from dpjoin.spec.workload import Group, Kronecker, Products
-
-IntArray = NDArray[np.int64]
 
 CHUNK_CELLS = 2**21
 """Listed values are taken together as long as what lies between the tables and the result stays this small."""
 CACHE_BYTES = 2**24
 """Marginals of the tables are kept up to this much."""
+MOST_DRAWN_CELLS = 2**27
+"""Rows are drawn from a join whose models, joined pairwise where they form cycles, have at most so many cells."""
+LEAST = 1e-300
 QUERY = "\0query"
 """The axis of product queries, beside those of attributes; no attribute is called so."""
 
 
-class Factor(NamedTuple):
-    """An array with named axes."""
-
-    names: tuple[str, ...]
-    array: FloatArray
-
-
 @dataclass(frozen=True, eq=False)
-class Joined:
+class Joined(ErrorBars):
     """The natural join of one model per table, as an estimate on the cells of the workload.
 
     Attributes of different tables are different, but for `listed` and for join attributes with a domain.
@@ -111,7 +105,7 @@ class Joined:
             useful = {scope & own for scope in table.known if self.links & own <= scope}
             choices.append([s for s in useful if not any(s < other for other in useful)])
         found = set()
-        for scopes in product(*choices):
+        for scopes in combinations_of(*choices):
             unknown = {a for t, s in zip(self.tables, scopes, strict=True) for a in t.domain.attributes if a not in s}
             found.add(frozenset(self.domain.attributes) - unknown)
         return tuple(sorted(found, key=sorted))
@@ -211,31 +205,20 @@ class Joined:
         """The group's answers on the join of the models."""
         return self._answer(group, None)
 
-    def error(self, group: Group, coverage: float) -> FloatArray:
-        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-        return half_widths(self, group, coverage)
-
-    def spread(self, group: Group) -> FloatArray | None:
-        """How far the answers of each join of members are from the estimate's, members x queries."""
-        # The tables' noise is independent, and so are their members: one of each, as they come, is a plausible join.
-        if not self._members:
-            return None
-        return np.array([self._answer(group, m) for m in range(self._members)]) - self.answer(group)
-
     def spreads(self, group: Group) -> list[FloatArray]:
-        """The spread, if there is one, as the only independent part."""
-        spread = self.spread(group)
-        return [] if spread is None else [spread]
+        """How far the answers of each join of members are from the estimate's: one independent part."""
+        # The tables' noise is independent, and so are their members: one of each, as they come, is a plausible join.
+        answers = [self._answer(group, m) for m in range(self._members)]
+        return [np.array(answers) - self.answer(group)] if answers else []
 
-    def width(self, group: Group) -> FloatArray | None:
-        """About how far off each answer is, root mean square; None where only the floors tell."""
-        spread = self.spread(group)
-        if spread is None:
-            return None
-        squared = (spread**2).mean(axis=0)
+    def unfitted(self, group: Group) -> FloatArray | float:
+        """The variance of a marginal's cells that members do not have, because rows are whole."""
         if isinstance(group, Kronecker) and group.is_marginal and self.listed is None:
-            squared += self.grain(group.scope).reshape(-1)
-        return np.asarray(np.sqrt(squared))
+            return self.grain(group.scope).reshape(-1)
+        return 0.0
+
+    def unfitted_cells(self, scope: Sequence[str]) -> None:
+        """Nothing is known of what no table's clique could fit."""
 
     def grain(self, scope: tuple[str, ...]) -> FloatArray:
         """The variance that a scope's cells have because rows are whole, where noise drowns them.
@@ -285,73 +268,22 @@ class Joined:
                 bounds[j] = Factor(bounds[j].names, bounds[j].array + table.floor)
         return total
 
-    # -- rows -----------------------------------------------------------------------------------------
-
     def rows(self, rows: int, rng: np.random.Generator, *, even: bool = False) -> dict[str, IntArray]:
         """Synthetic rows, one array of codes per attribute, without the join's cells; `even` as in `Calibrated.sample`.
 
-        What tables meet by is drawn first, then what each table has beside that.
+        The join of the tables' models is a log-linear model with a clique for each table.
         """
-        if self.listed is not None:
-            raise ValueError("rows are drawn from a join of models only if no values are listed")
-        codes = self._drawn_links(rows, rng, even=even)
-        for number, table in enumerate(self.tables):
-            own = table.domain.attributes
-            links, rest = ([a for a in own if (a in self.links) == linked] for linked in (True, False))
-            if not rest:
-                continue
-            factor = self._factor(number, None, frozenset(own))
-            shape = [math.prod(self._sizes[a] for a in part) for part in (links, rest)]
-            given = np.transpose(factor.array, [factor.names.index(a) for a in (*links, *rest)]).reshape(shape)
-            group = _raveled(codes, links, self._sizes, rows)
-            place = drawn(_some(given), group, evenly(group, rng) if even else rng.random(rows))
-            found = np.unravel_index(place, [self._sizes[a] for a in rest])
-            codes |= {a: code.astype(np.int64) for a, code in zip(rest, found, strict=True)}
+        codes = self._ancestral.sample(rows, rng, even=even)
         return {a: codes[a] for a in self.domain.attributes}
 
-    def _drawn_links(self, rows: int, rng: np.random.Generator, *, even: bool) -> dict[str, IntArray]:
-        """The attributes that tables meet by, in the order opposite to how they can be summed out one by one."""
-        left = [self._factor(i, None, self.links & set(t.domain.attributes)) for i, t in enumerate(self.tables)]
-        steps: list[tuple[str, list[Factor]]] = []
-
-        def around(name: str) -> tuple[str, ...]:
-            return tuple(dict.fromkeys(n for f in left if name in f.names for n in f.names if n != name))
-
-        waiting = set(self.links)
-        while waiting:
-            name = min(sorted(waiting), key=lambda a: math.prod(self._sizes[n] for n in around(a)))
-            about, others = [f for f in left if name in f.names], around(name)
-            steps.append((name, about))
-            left = [f for f in left if name not in f.names]
-            left.append(Factor(others, _contracted(about, others, None)))
-            waiting.remove(name)
-        codes: dict[str, IntArray] = {}
-        for name, about in reversed(steps):
-            known = tuple(dict.fromkeys(n for f in about for n in f.names if n != name))
-            group = _raveled(codes, known, self._sizes, rows)
-            codes[name] = self._drawn_link(name, about, known, group, evenly(group, rng) if even else rng.random(rows))
-        return codes
-
-    def _drawn_link(
-        self, name: str, about: Sequence[Factor], known: tuple[str, ...], group: IntArray, uniform: FloatArray
-    ) -> IntArray:
-        """One attribute for each row, given others: a few of the values that these have at a time."""
-        cells, which = np.unique(group, return_inverse=True)
-        order = np.argsort(which, kind="stable")
-        at_once = max(1, CHUNK_CELLS // self._sizes[name])
-        found = np.empty(len(group), dtype=np.int64)
-        for first in range(0, len(cells), at_once):
-            some = cells[first : first + at_once]
-            places = np.unravel_index(some, [self._sizes[a] for a in known]) if known else ()
-            values = dict(zip(known, places, strict=True))
-            weights = np.ones((len(some), self._sizes[name]))
-            for factor in about:
-                turned = np.moveaxis(factor.array, factor.names.index(name), -1)
-                weights *= turned[tuple(values[n] for n in factor.names if n != name)]
-            ends = np.searchsorted(which, [first, first + len(some)], sorter=order)
-            here = order[ends[0] : ends[1]]
-            found[here] = drawn(_some(weights), which[here] - first, uniform[here])
-        return found
+    @cached_property
+    def _ancestral(self) -> Ancestral:
+        if self.listed is not None:
+            raise ValueError("rows are drawn from a join of models only if no values are listed")
+        tree = tree_of(self._sizes, [table.domain.attributes for table in self.tables])
+        tree.check(MOST_DRAWN_CELLS)
+        logits = [np.log(np.maximum(table.table, LEAST)).reshape(-1) for table in self.tables]
+        return Passes(tree, np.float64).ancestral(np.concatenate(logits))
 
     # -- sums of products ----------------------------------------------------------------------------
 
@@ -367,9 +299,7 @@ class Joined:
         if key in self._kept:
             return self._kept[key]
         ordered = tuple(sorted((a for a in model.domain.attributes if a in names), key=lambda a: a != self.listed))
-        table = model.table if which < 0 else model.variants[which]
-        whole = ordered == model.domain.attributes  # nothing to sum, so nothing to copy
-        array = table.reshape(model.domain.shape) if whole else model.domain.marginal(table, ordered)
+        array = (model.marginal if which < 0 else model.variants[which])(ordered)
         if self._live is not None and self.listed in ordered:
             array = array[self._live]
         made = Factor(ordered, np.asarray(array, order="C"))
@@ -411,12 +341,12 @@ class Joined:
     def _products(self, group: Products, member: int | None) -> FloatArray:
         """Answers to product queries, in units: each table is weighted before the tables are joined."""
         factors = self._factors(group.scope, member)
-        loose = []
+        loose, links_and_scope = [], {QUERY, *self.links, *group.scope}
         for attributes, whole in group.parts:
             weights = self._weights(attributes, whole)
             own = [i for i, f in enumerate(factors) if set(weights.names) - {QUERY} <= set(f.names)]
             if own:
-                factors[own[0]] = _paired(weights, factors[own[0]], {QUERY, *self.links})
+                factors[own[0]] = product(weights, factors[own[0]], links_and_scope - (set(attributes) - self.links))
             else:
                 loose.append(weights)
         return _contracted([*factors, *loose], (QUERY,), self.listed)
@@ -433,50 +363,38 @@ class Joined:
         return Factor((QUERY, *attributes), array)
 
 
-def _raveled(codes: Mapping[str, IntArray], names: Sequence[str], sizes: Mapping[str, int], rows: int) -> IntArray:
-    """One number for the values that some attributes have in each row."""
-    if not names:
-        return np.zeros(rows, dtype=np.int64)
-    return np.ravel_multi_index(tuple(codes[a] for a in names), [sizes[a] for a in names]).astype(np.int64)
-
-
-def _some(weights: FloatArray) -> FloatArray:
-    """The same with one everywhere in rows that have nothing: these are not drawn from, or nothing is."""
-    return np.where(weights.sum(axis=1, keepdims=True) > 0, weights, 1.0)
-
-
 def _contracted(
     factors: Sequence[Factor],
-    keep: tuple[str, ...],
+    keep: Scope,
     listed: str | None,
     places: tuple[int, IntArray] | None = None,
 ) -> FloatArray:
-    """The product of some factors, summed over all names but those to keep; axes in the order of `keep`.
+    """As `factor.contracted`, some listed values at a time where they are many.
 
     With `places`, how many cells there are and the one of each listed value (ascending), the result has a first axis
     for these.
     """
-    sizes = {a: n for f in factors for a, n in zip(f.names, f.array.shape, strict=True)}
-    inner = {*keep, listed} if places and listed else set(keep)
-    steps = _plan([f.names for f in factors], inner, sizes)
-    shape = tuple(sizes[a] for a in keep)
+    sizes = sizes_of(factors)
+    inner = (listed, *keep) if places and listed else keep
+    steps = contraction([f.names for f in factors], inner, sizes)
     if listed is None or listed not in sizes or (listed in keep and places is None):
-        return _followed(factors, steps, keep, inner)
+        return contracted(factors, keep, steps)
     # All that the steps leave, per listed value; the result itself is needed in any case.
-    left = [names for _, _, names in steps] if places else [names for _, _, names in steps[:-1]]
+    left = [names for _, _, names in (steps if places else steps[:-1])]
     per_value = max((math.prod(sizes[a] for a in names if a != listed) for names in left), default=1)
     at_once = max(1, CHUNK_CELLS // per_value)
     if places is None and sizes[listed] <= at_once:
-        return _followed(factors, steps, keep, inner)
+        return contracted(factors, keep, steps)
+    shape = tuple(sizes[a] for a in keep)
     out = np.zeros(shape if places is None else (places[0], *shape))
     for first in range(0, sizes[listed], at_once):
         here = slice(first, first + at_once)
         some = [Factor(f.names, _cut(f, listed, here)) for f in factors]
         if places is None:
-            out += _followed(some, steps, keep, inner)
+            out += contracted(some, keep, steps)
         else:
             cells, starts = np.unique(places[1][here], return_index=True)
-            out[cells] += np.add.reduceat(_followed(some, steps, (listed, *keep), inner), starts, axis=0)
+            out[cells] += np.add.reduceat(contracted(some, inner, steps), starts, axis=0)
     return out
 
 
@@ -484,57 +402,3 @@ def _cut(factor: Factor, name: str, where: slice) -> FloatArray:
     if name not in factor.names:
         return factor.array
     return factor.array[(slice(None),) * factor.names.index(name) + (where,)]
-
-
-def _plan(
-    names: Sequence[tuple[str, ...]], keep: set[str], sizes: Mapping[str, int]
-) -> list[tuple[int, int, tuple[str, ...]]]:
-    """Which two factors to multiply next, and the names that are left: always the pair with the smallest result."""
-    left = list(names)
-    steps = []
-    while len(left) > 1:
-        choices = []
-        for i, j in combinations(range(len(left)), 2):
-            needed = keep.union(*(n for k, n in enumerate(left) if k not in (i, j)))
-            result = tuple(a for a in dict.fromkeys(left[i] + left[j]) if a in needed)
-            choices.append((math.prod(sizes[a] for a in result), i, j, result))
-        _, i, j, result = min(choices, key=lambda c: c[0])
-        steps.append((i, j, result))
-        left[i] = result
-        del left[j]
-    return steps
-
-
-def _followed(
-    factors: Sequence[Factor], steps: Sequence[tuple[int, int, tuple[str, ...]]], order: tuple[str, ...], keep: set[str]
-) -> FloatArray:
-    """The result of a plan, axes in the given order."""
-    left = list(factors)
-    for i, j, names in steps:
-        left[i] = _paired(left[i], left[j], set(names))
-        del left[j]
-    (last,) = left
-    dropped = tuple(k for k, a in enumerate(last.names) if a not in keep)
-    names = tuple(a for a in last.names if a in keep)
-    array: FloatArray = last.array.sum(axis=dropped) if dropped else last.array
-    return np.transpose(array, [names.index(a) for a in order])
-
-
-def _paired(one: Factor, other: Factor, keep: set[str]) -> Factor:
-    """The product of two factors, summed over what they share and need not keep, by matrix products."""
-    shared = [a for a in one.names if a in other.names]
-    batch, summed = [a for a in shared if a in keep], [a for a in shared if a not in keep]
-    rows = [a for a in one.names if a not in shared]
-    columns = [a for a in other.names if a not in shared]
-    sizes = dict(zip(one.names, one.array.shape, strict=True)) | dict(zip(other.names, other.array.shape, strict=True))
-
-    def shaped(factor: Factor, *parts: list[str]) -> FloatArray:
-        turned = np.transpose(factor.array, [factor.names.index(a) for part in parts for a in part])
-        return turned.reshape([math.prod(sizes[a] for a in part) for part in parts])
-
-    if summed:
-        array = np.matmul(shaped(one, batch, rows, summed), shaped(other, batch, summed, columns))
-    else:
-        array = shaped(one, batch, rows)[:, :, None] * shaped(other, batch, columns)[:, None, :]
-    names = (*batch, *rows, *columns)
-    return Factor(names, array.reshape([sizes[a] for a in names]))

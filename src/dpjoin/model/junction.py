@@ -12,29 +12,32 @@ messages are single numbers. Each bag is kept as P(the rest of the bag | what it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin.model.factor import Factor, product
 from dpjoin.model.sampling import drawn, evenly
 from dpjoin.model.terms import (
+    SINGLE_CELLS,
     SPARSE_ENTRIES,
     SPARSE_SIDE_ENTRIES,
     Designs,
     Domain,
     DType,
     FloatArray,
+    Marginals,
     RealArray,
+    Scope,
     axis_sum,
+    slices_of,
 )
 
 IntArray = NDArray[np.int64]
-Scope = tuple[str, ...]
 
 MOST_CELLS = 2**24
 """A tree of more cells is refused: one step of a fit would take a second, and a few copies fill a gigabyte."""
@@ -81,8 +84,7 @@ class JunctionTree:
     @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Where each clique's potentials lie in one flat vector."""
-        edges = np.cumsum([0, *(self._cells(c) for c in self.cliques)])
-        return tuple(slice(int(a), int(b)) for a, b in pairwise(edges))
+        return slices_of([self._cells(c) for c in self.cliques])
 
     @cached_property
     def places(self) -> dict[Scope, int]:
@@ -94,9 +96,14 @@ class JunctionTree:
         """The number of potentials."""
         return self.slices[-1].stop if self.slices else 0
 
-    def split(self, flat: FloatArray) -> list[FloatArray]:
-        """A flat vector, clique by clique."""
-        return [flat[where] for where in self.slices]
+    def cut(self, names: Scope, table: FloatArray) -> Iterator[tuple[str, FloatArray]]:
+        """The rows of a table that has the values of some attributes one below the other, attribute by attribute."""
+        return zip(names, np.split(table, np.cumsum([self.sizes[a] for a in names])[:-1]), strict=True)
+
+    def inside(self, number: int, scope: Scope) -> FloatArray:
+        """How many cells of a clique lie in each cell of `scope`, a part of the clique."""
+        cells = self._cells(scope)
+        return np.full(cells, self._cells(self.cliques[number]) / cells)
 
     def home(self, scope: Iterable[str]) -> int | None:
         """The smallest bag that holds all of a scope, if there is one."""
@@ -112,21 +119,26 @@ class JunctionTree:
                 "take fewer or smaller cliques, or ones that overlap in fewer cycles"
             )
 
-    def calibrate(self, potentials: Sequence[FloatArray], *, most: int = MOST_CELLS) -> Calibrated:
-        """The distribution proportional to exp(sum of the potentials), from one array per clique."""
+    def oracle(self) -> Passes:
+        """Means and covariances of the cliques' cells, for a fit."""
+        return Passes(self, np.float32 if self.cells > SINGLE_CELLS else np.float64)
+
+    def marginals(self, potentials: FloatArray, total: float) -> Marginals:
+        """All marginals of so many rows of the model."""
+        return partial(self.calibrate(potentials).counts, total)
+
+    def calibrate(self, potentials: FloatArray, *, most: int = MOST_CELLS) -> Calibrated:
+        """The distribution proportional to exp(sum of the potentials), which are one flat vector, clique by clique."""
         self.check(most)
-        if len(potentials) != len(self.cliques):
-            raise ValueError(f"arrays of potentials ({len(potentials)}) must be {len(self.cliques)}, one per clique")
+        if potentials.shape != (self.size,):
+            raise ValueError(f"potentials ({potentials.shape}) must be {self.size}, one per cell of a clique")
         passes = Passes(self, np.float64)
-        log_partition = passes.up(np.concatenate([np.zeros(0), *(np.reshape(p, -1) for p in potentials)]))
-        if not math.isfinite(log_partition):
-            raise ValueError(f"the potentials' log-partition ({log_partition}) must be finite; so must all potentials")
-        given: list[FloatArray] = [passes.given(b) for b in range(len(self.bags))]
+        upward = passes.ancestral(potentials)
         of_cliques = passes.down()
         marginals: list[FloatArray] = [passes.marginal(b) for b in range(len(self.bags))]
-        for table in (*given, *marginals, of_cliques):
+        for table in (*upward.given, *marginals, of_cliques):
             table.setflags(write=False)  # answers may be views of these
-        return Calibrated(self, log_partition, tuple(given), tuple(marginals), of_cliques)
+        return Calibrated(self, upward.log_partition, upward.given, tuple(marginals), of_cliques)
 
     def _cells(self, scope: Scope) -> int:
         return math.prod(self.sizes[a] for a in scope)
@@ -263,6 +275,11 @@ class Passes:
         self._at: FloatArray | None = None
         self._mean = np.zeros(0)
 
+    def variances(self, potentials: FloatArray) -> FloatArray:
+        """The variance of every clique cell's indicator."""
+        means = self.means(potentials)
+        return means * (1.0 - means)
+
     def means(self, potentials: FloatArray) -> FloatArray:
         """P(clique) of every clique, as one flat vector, from potentials alike."""
         if self._at is None or not np.array_equal(potentials, self._at):
@@ -284,10 +301,14 @@ class Passes:
             upwards[b] = top + np.log(self._mass[b])
         return float(upwards[0])
 
-    def given(self, bag: int) -> Any:
-        """After `up`: P(the rest | the separator) as a matrix, separator by rest."""
-        table = self._tables[bag] / self._mass[bag]
-        return table.reshape(-1, self._mass[bag].size).T
+    def ancestral(self, potentials: FloatArray) -> Ancestral:
+        """Pass up, and keep P(the rest | the separator) of each bag as a matrix, separator by rest."""
+        log_partition = self.up(potentials)
+        if not math.isfinite(log_partition):
+            raise ValueError(f"the potentials' log-partition ({log_partition}) must be finite; so must all potentials")
+        tables = zip(self._tables, self._mass, strict=True)
+        given: list[Any] = [(table / mass).reshape(-1, mass.size).T for table, mass in tables]
+        return Ancestral(self.tree, log_partition, tuple(given))
 
     def down(self) -> FloatArray:
         """After `up`, from the root to the leaves: P(clique) of every clique."""
@@ -356,62 +377,13 @@ class Passes:
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrated:
-    """A distribution over all attributes, as one table per bag of a tree.
-
-    >>> from dpjoin.model.triangulate import tree_of
-    >>> tree = tree_of({"a": 2, "b": 2}, [("a", "b")])
-    >>> both = tree.calibrate([np.log([[1.0, 2.0], [3.0, 4.0]])])
-    >>> round(float(np.exp(both.log_partition)), 9), both.marginal(("b",)).round(9).tolist()
-    (10.0, [0.4, 0.6])
-    """
+class Ancestral:
+    """A distribution over all attributes, as one conditional table per bag of a tree."""
 
     tree: JunctionTree
     log_partition: float
     given: tuple[FloatArray, ...]
     """For each bag, P(rest | separator) as a matrix."""
-    marginals: tuple[FloatArray, ...]
-    """For each bag, P(bag), one axis per attribute."""
-    of_cliques: FloatArray
-    """P(clique) of every clique, as one flat vector."""
-
-    def marginal(self, scope: Sequence[str]) -> FloatArray:
-        """P(scope), axes in the order of `scope`, whether or not one bag holds it; not to be written to.
-
-        The first pair that no bag holds works out all pairs: that is hardly dearer than one of them.
-        """
-        wanted = tuple(scope)
-        unknown = [a for a in wanted if a not in self.tree.sizes]
-        if unknown or len(set(wanted)) < len(wanted):
-            raise ValueError(f"a scope {wanted} must be different attributes of the tree: {', '.join(self.tree.sizes)}")
-        clique = self.tree.places.get(wanted)
-        if clique is not None:
-            return self.of_cliques[self.tree.slices[clique]].reshape([self.tree.sizes[a] for a in wanted])
-        home = self.tree.home(wanted)
-        if home is not None:
-            return self._inside(home, wanted)
-        if len(wanted) == 2 and self._pairs_fit:
-            first, second = wanted
-            found = self._pairs.get((first, second))
-            return self._pairs[second, first].T if found is None else found
-        if wanted not in self._found:
-            made = self._across(wanted)
-            made.setflags(write=False)  # it may be handed out again
-            if sum(kept.size for kept in self._found.values()) + made.size > KEPT_CELLS:
-                self._found.clear()
-            if made.size > KEPT_CELLS:
-                return made
-            self._found[wanted] = made
-        return self._found[wanted]
-
-    @cached_property
-    def _found(self) -> dict[Scope, FloatArray]:
-        """The last marginals that no bag holds."""
-        return {}
-
-    def answers(self, scopes: Iterable[Sequence[str]]) -> list[FloatArray]:
-        """P(scope) of many scopes."""
-        return [self.marginal(scope) for scope in scopes]
 
     def sample(self, rows: int, rng: np.random.Generator, *, even: bool = False) -> dict[str, IntArray]:
         """Rows as one array of codes per attribute: the root first, then each bag given what it shares.
@@ -433,33 +405,89 @@ class Calibrated:
                 place, codes[attribute] = np.divmod(place, tree.sizes[attribute])
         return {attribute: codes[attribute] for attribute in tree.sizes}
 
-    def _inside(self, bag: int, scope: Scope) -> FloatArray:
-        """P(scope) for a scope inside a bag."""
-        return _kept(_Table(self.tree.bags[bag], self.marginals[bag]), scope).values
+
+@dataclass(frozen=True, eq=False)
+class Calibrated(Ancestral):
+    """A distribution over all attributes, as one table per bag of a tree.
+
+    >>> from dpjoin.model.triangulate import tree_of
+    >>> tree = tree_of({"a": 2, "b": 2}, [("a", "b")])
+    >>> both = tree.calibrate(np.log([1.0, 2.0, 3.0, 4.0]))
+    >>> round(float(np.exp(both.log_partition)), 9), both.marginal(("b",)).round(9).tolist()
+    (10.0, [0.4, 0.6])
+    """
+
+    marginals: tuple[FloatArray, ...]
+    """For each bag, P(bag), one axis per attribute."""
+    of_cliques: FloatArray
+    """P(clique) of every clique, as one flat vector."""
+
+    def marginal(self, scope: Sequence[str]) -> FloatArray:
+        """P(scope), axes in the order of `scope`, whether or not one bag holds it; not to be written to.
+
+        The first pair that no bag holds works out all pairs: that is hardly dearer than one of them.
+        """
+        wanted = tuple(scope)
+        unknown = [a for a in wanted if a not in self.tree.sizes]
+        if unknown or len(set(wanted)) < len(wanted):
+            raise ValueError(f"a scope {wanted} must be different attributes of the tree: {', '.join(self.tree.sizes)}")
+        clique = self.tree.places.get(wanted)
+        if clique is not None:
+            return self.of_cliques[self.tree.slices[clique]].reshape([self.tree.sizes[a] for a in wanted])
+        home = self.tree.home(wanted)
+        if home is not None:
+            return self._bag(home).marginal(wanted).array
+        if len(wanted) == 2 and self._pairs_fit:
+            return self._pairs[wanted] if wanted in self._pairs else self._pairs[wanted[::-1]].T
+        if wanted not in self._found:
+            made = self._across(wanted)
+            made.setflags(write=False)  # it may be handed out again
+            if sum(kept.size for kept in self._found.values()) + made.size > KEPT_CELLS:
+                self._found.clear()
+            if made.size > KEPT_CELLS:
+                return made
+            self._found[wanted] = made
+        return self._found[wanted]
+
+    def counts(self, total: float, scope: Sequence[str]) -> FloatArray:
+        """A marginal of so many rows."""
+        return total * self.marginal(scope)
+
+    @cached_property
+    def _found(self) -> dict[Scope, FloatArray]:
+        """The last marginals that no bag holds."""
+        return {}
+
+    def _bag(self, b: int) -> Factor:
+        """P(bag)."""
+        return Factor(self.tree.bags[b], self.marginals[b])
+
+    def _given(self, b: int) -> Factor:
+        """P(the rest of the bag | what it shares with its parent)."""
+        return Factor(self.tree.bags[b], self.given[b].reshape(self.tree.plan[b].shape))
 
     def _across(self, scope: Scope) -> FloatArray:
         """P(scope) for any scope: carry its attributes up to the lowest bag that has them all below it."""
         tree, wanted = self.tree, set(scope)
         self._check_cells(scope, wanted)
-        carried: list[_Table | None] = [None] * len(tree.bags)
+        carried: list[Factor | None] = [None] * len(tree.bags)
         for b in reversed(range(len(tree.bags))):
             bag = tree.bags[b]
-            below = [t for c in tree.plan[b].children if (t := carried[c]) is not None]
-            here = wanted.intersection(bag).union(*(wanted.intersection(t.axes) for t in below))
+            below = [f for c in tree.plan[b].children if (f := carried[c]) is not None]
+            here = wanted.intersection(bag).union(*(wanted.intersection(f.names) for f in below))
             found = here == wanted
             passed = set(bag[: tree.shared[b]])
             if not found and here <= passed:
                 continue
-            values = self.marginals[b] if found else self.given[b].reshape(tree.plan[b].shape)
-            table = _Table(bag, values)
+            factor = self._bag(b) if found else self._given(b)
             keep = here if found else here | passed
             for i, other in enumerate(below):
-                later = keep.union(*(t.axes for t in below[i + 1 :]))
-                self._check_cells(scope, later & {*table.axes, *other.axes})
-                table = _contracted(table, other, later)
+                later = keep.union(*(f.names for f in below[i + 1 :]))
+                self._check_cells(scope, later & {*factor.names, *other.names})
+                factor = product(factor, other, later)
             if found:
-                return _kept(table, scope).values
-            carried[b] = _kept(table, tuple(a for a in table.axes if a in keep))
+                return factor.marginal(scope).array
+            carried[b] = factor.marginal(tuple(a for a in factor.names if a in keep))
         raise AssertionError("the root has every attribute below it")
 
     def _check_cells(self, scope: Scope, axes: Iterable[str]) -> None:
@@ -482,125 +510,60 @@ class Calibrated:
 
     @cached_property
     def _pairs(self) -> dict[tuple[str, str], FloatArray]:
-        """P(a, b) of all pairs that no bag holds, and of some that one does; each pair in one order.
+        """P(a, b) of all pairs that no bag holds, in the order of the tree's attributes.
 
         Going up, every bag knows P(a | separator) of all attributes a below it, one below the other in one matrix.
-        Two attributes meet at the lowest bag that has both below it, in one product for all that meet there.
+        Two attributes meet at the lowest bag that has both below it, in one product for all that meet there. Others
+        that this product pairs have met before, further down, or lie in a bag.
         """
-        tree = self.tree
+        tree, order = self.tree, {a: n for n, a in enumerate(self.tree.sizes)}
         pairs: dict[tuple[str, str], FloatArray] = {}
-        known: list[tuple[Scope, FloatArray]] = [((), np.zeros((0, 1)))] * len(tree.bags)
+        known: list[_Stack] = [_Stack((), Factor((), np.zeros(0)))] * len(tree.bags)
         for b in reversed(range(len(tree.bags))):
-            bag, plan = tree.bags[b], tree.plan[b]
-            passed, rest = bag[: tree.shared[b]], bag[tree.shared[b] :]
-            here = _Table(bag, self.marginals[b])
-            conditional = _Table(bag, self.given[b].reshape(plan.shape))
-            # Children that share the same with this bag are one group: a star is one product.
-            groups: dict[Scope, list[int]] = {}
-            for child in plan.children:
-                groups.setdefault(tree.bags[child][: tree.shared[child]], []).append(child)
-            names: list[str] = []
-            stack: list[FloatArray] = []
+            bag, shared = tree.bags[b], tree.shared[b]
+            # Children that share the same with this bag are one stack: a star is one product.
+            alike: dict[Scope, list[_Stack]] = {}
+            for child in tree.plan[b].children:
+                alike.setdefault(known[child].separator, []).append(known[child])
+            below = [_stacked(stacks) for stacks in alike.values()]
+            own = [_Stack((a,), Factor((ROWS, a), np.eye(tree.sizes[a]))) for a in bag[shared:]]
+            here = self._bag(b)
+            for n, left in enumerate(below):
+                several = len(alike[left.separator]) > 1
+                for right in (*below[n if several else n + 1 :], *own):
+                    between = tuple(a for a in bag if a in left.separator or a in right.separator)
+                    raised = product(left.factor, here.marginal(between), {ROWS, *right.separator})
+                    across = Factor((COLUMNS, *right.separator), right.factor.array)
+                    met = product(raised, across, {ROWS, COLUMNS}).marginal((ROWS, COLUMNS)).array
+                    for first, rows in tree.cut(left.attributes, met):
+                        for second, cells in tree.cut(right.attributes, rows.T):
+                            if order[first] < order[second]:
+                                pairs.setdefault((first, second), cells.T)
+                            else:
+                                pairs.setdefault((second, first), cells)
             if b:
-                names += rest
-                stack += [_kept(conditional, (a, *passed)).values.reshape(tree.sizes[a], -1) for a in rest]
-            sides: list[tuple[list[Scope], Scope, _Table]] = []
-            for separator, children in groups.items():
-                below = np.concatenate([known[c][1] for c in children])
-                members = [known[c][0] for c in children]
-                shape = [len(below), *(tree.sizes[a] for a in separator)]
-                side = _Table((ROWS, *separator), below.reshape(shape))
-                sides.append((members, separator, side))
-                flat = tuple(a for names_of in members for a in names_of)
-                for attribute in rest:
-                    joint = _kept(here, tuple(a for a in bag if a in separator or a == attribute))
-                    met = _kept(_contracted(side, joint, {ROWS, attribute}), (ROWS, attribute)).values
-                    for a, values in zip(flat, self._cut(flat, met), strict=True):
-                        pairs[a, attribute] = values
-                if b:
-                    towards = _kept(conditional, tuple(a for a in bag if a in passed or a in separator))
-                    raised = _kept(_contracted(side, towards, {ROWS, *passed}), (ROWS, *passed)).values
-                    names += flat
-                    stack.append(raised.reshape(len(below), -1))
-            if b:
-                known[b] = (tuple(names), np.concatenate(stack))
-            for i, (members, separator, side) in enumerate(sides):
-                if len(members) > 1:
-                    weights = _kept(here, separator)
-                    self._meet(pairs, side, side, weights, members, None)
-                for others, further, other in sides[i + 1 :]:
-                    weights = _kept(here, tuple(a for a in bag if a in separator or a in further))
-                    self._meet(pairs, side, other, weights, members, others)
+                passed, given, raised_all = bag[:shared], self._given(b), []
+                for attributes, factor in (*own, *below):
+                    towards = given.marginal(tuple(a for a in bag if a in passed or a in factor.names))
+                    raised = product(factor, towards, {ROWS, *passed}).marginal((ROWS, *passed))
+                    raised_all.append(_Stack(attributes, raised))
+                known[b] = _stacked(raised_all)
         return pairs
 
-    def _meet(
-        self,
-        pairs: dict[tuple[str, str], FloatArray],
-        left: _Table,
-        right: _Table,
-        weights: _Table,
-        lefts: list[Scope],
-        rights: list[Scope] | None,
-    ) -> None:
-        """All pairs between the attributes below two separators, or (no `rights`) between children below one."""
-        right = _Table((COLUMNS, *right.axes[1:]), right.values)
-        joined = _contracted(_contracted(left, weights, {ROWS, *right.axes}), right, {ROWS, COLUMNS})
-        table = _kept(joined, (ROWS, COLUMNS)).values
-        across = tuple(a for names in (rights or lefts) for a in names)
-        start = 0
-        for i, names in enumerate(lefts):
-            for a in names:
-                strip = table[start : start + self.tree.sizes[a]]
-                start += self.tree.sizes[a]
-                later = across if rights is not None else tuple(b for group in lefts[i + 1 :] for b in group)
-                skipped = sum(self.tree.sizes[b] for b in across[: len(across) - len(later)])
-                for b, values in zip(later, self._cut(later, strip[:, skipped:].T), strict=True):
-                    pairs[a, b] = values.T
 
-    def _cut(self, names: Scope, table: FloatArray) -> Iterable[FloatArray]:
-        """The rows of a table, attribute by attribute."""
-        start = 0
-        for a in names:
-            yield table[start : start + self.tree.sizes[a]]
-            start += self.tree.sizes[a]
+class _Stack(NamedTuple):
+    """P(attribute | separator) of some attributes, one below the other."""
+
+    attributes: Scope
+    factor: Factor
+    """By `ROWS` and the separator."""
+
+    @property
+    def separator(self) -> Scope:
+        return self.factor.names[1:]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Table:
-    """An array with a name per axis."""
-
-    axes: Scope
-    values: FloatArray
-
-
-def _summed(values: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    out: FloatArray = values.sum(axis=axes) if axes else values
-    return out
-
-
-def _kept(table: _Table, axes: Scope) -> _Table:
-    """Sum over the axes that are not named, and put the others in this order."""
-    if table.axes == axes:
-        return table
-    left = [a for a in table.axes if a in axes]
-    values = _summed(table.values, tuple(i for i, a in enumerate(table.axes) if a not in axes))
-    return _Table(axes, values.transpose([left.index(a) for a in axes]))
-
-
-def _contracted(left: _Table, right: _Table, keep: set[str]) -> _Table:
-    """The product of two tables, summed over the axes not to keep: one (batched) matrix product."""
-    both = [a for a in left.axes if a in right.axes]
-    batch = tuple(a for a in both if a in keep)
-    inner = tuple(a for a in both if a not in keep)
-    only_left = tuple(a for a in left.axes if a in keep and a not in both)
-    only_right = tuple(a for a in right.axes if a in keep and a not in both)
-    first = _kept(left, (*batch, *only_left, *inner)).values
-    second = _kept(right, (*batch, *inner, *only_right)).values
-    n, m = len(batch), len(inner)
-    batches, inners = first.shape[:n], second.shape[n : n + m]
-    rows, columns = first.shape[n : first.ndim - m], second.shape[n + m :]
-    product = np.matmul(
-        first.reshape(math.prod(batches), math.prod(rows), math.prod(inners)),
-        second.reshape(math.prod(batches), math.prod(inners), math.prod(columns)),
-    )
-    return _Table((*batch, *only_left, *only_right), product.reshape(*batches, *rows, *columns))
+def _stacked(stacks: Sequence[_Stack]) -> _Stack:
+    """Those of one separator in one."""
+    attributes = tuple(a for stack in stacks for a in stack.attributes)
+    return _Stack(attributes, Factor(stacks[0].factor.names, np.concatenate([s.factor.array for s in stacks])))

@@ -1,236 +1,36 @@
-"""The released model: a non-negative table over the cells that the workload looks at, and how sure it is."""
+"""The released model: a non-negative table over the cells that the workload looks at, and how sure it is.
+
+Cells are written down where there are few; where there are many, marginals come from a junction tree.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dpjoin.model.fit import (
-    CLOSE,
-    DEAR_CELLS,
-    DEAR_TERMS,
-    FEW_CELLS,
-    SINGLE_CELLS,
-    SINGLE_NOISE,
-    Evidence,
-    F,
-    maximise,
-    moves_apart,
-    table_of,
-    widths_by_value,
-)
-from dpjoin.model.terms import BoolArray, Domain, DType, FloatArray, Terms
+from dpjoin.model.junction import Calibrated, IntArray, JunctionTree
+from dpjoin.model.terms import SINGLE_CELLS, BoolArray, Domain, DType, FloatArray, Marginals, Scope, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.spec.workload import Group, Kronecker
 
-ASTRAY = 10.0
-"""A member whose search did not come back from where a wide prior drew it moves something measured by so many
-deviations of its noise. It is searched for again, with a prior that draws it less far."""
-NEARER = (1.0, 0.5, 0.25, 0.0)
-"""How far, one after the other."""
-MEMBERS = 12
-"""How many plausible models stand for the uncertainty; the spread of 12 is known to about a fifth."""
-MEMBER_STEPS = 8
-"""How many steps a member takes on a large domain, from the fit on, whose curvature it inherits. With 8 the spread is
-0 to 9 % wider than with 100 (benchmarks/large.py): what is left of where members start."""
-MEMBER_TOLERANCE = 2e-3
-"""Of many potentials: where steps gain less than this share of the objective, about half a unit for each, members are
-as far from the fit as they will be."""
-PRECISE = 5e-4
-"""Noise below this share of the total lets members stray further in units of their width: they take twice the steps.
-With 100 times the rows of benchmarks/large.py, 8 steps leave 90 % bars that cover 85 %."""
+if TYPE_CHECKING:
+    from dpjoin.model.fit import Evidence
+
+SINGLE_NOISE = 1e-4
+"""Noise that is more than this share of the total is far above what single precision loses."""
+TABULATED_CELLS = 2**19
+"""A factored model of more cells is not written down."""
 STRETCH = 1.2
 """Bars are this much longer than the members' spread: twelve members know it roughly, the prior widths are
 estimated themselves, and real interactions have longer tails than a Gaussian."""
 PRODUCT_STRETCH = 1.65
 """The same for product queries, which sum over many cells: without it 90 % bars held three quarters of them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """A log-linear model (`terms`, `potentials`) or a plain table, scaled to `total`.
-
-    `members` are further potentials and totals that the noisy measurements make about as plausible: their
-    spread is the error bar. `floor` is added to every bar, for what the spread cannot know.
-    """
-
-    domain: Domain
-    total: float
-    terms: Terms | None = None
-    potentials: FloatArray | None = None
-    plain: FloatArray | None = None
-    members: tuple[tuple[FloatArray, float], ...] = ()
-    floor: float = 0.0
-    """Half-width that holds for a query with weights up to one, beyond the spread of the members."""
-    known: tuple[frozenset[str], ...] = ()
-    """Sets of attributes within which error bars are known."""
-    deviations: tuple[float, ...] = ()
-    """The noise's standard deviation in a cell of each clique."""
-    unsure: float = 0.0
-    """Of a model without members: how far off its total may be, in join results; every answer is off in proportion."""
-    evidence: Evidence | None = None
-    """The noisy numbers that it was fitted to, as they are; not kept in files."""
-    certain: bool = False
-    """Whether the cells are those of a public table, as they are; not kept in files."""
-
-    @cached_property
-    def table(self) -> FloatArray:
-        """Cells as a matrix, left by right."""
-        return self.tabulated()
-
-    def tabulated(self) -> FloatArray:
-        """The table, worked out anew and not kept."""
-        if self.plain is not None:
-            return self.plain
-        assert self.terms is not None
-        assert self.potentials is not None
-        return table_of(self.terms, self.potentials, self.total)
-
-    @cached_property
-    def _member_tables(self) -> list[FloatArray]:
-        if not self.members:
-            return []
-        assert self.terms is not None
-        # Members only say how far off answers are: where noise is far above what single precision loses, that will do.
-        single = (
-            self.domain.cells > SINGLE_CELLS
-            and not self.terms.products
-            and min(self.deviations, default=0.0) > SINGLE_NOISE * self.total
-        )
-        kind: DType = np.float32 if single else np.float64
-        with one_blas_thread():
-            return [table_of(self.terms, potentials, total, kind) for potentials, total in self.members]
-
-    @cached_property
-    def variants(self) -> list[FloatArray]:
-        """Tables about as plausible as the model's: its members', or with the total off as far as it may be."""
-        if self.members or not self.unsure:
-            return self._member_tables
-        share = self.unsure / self.total
-        return [self.table * (1.0 + share), self.table * (1.0 - share)]
-
-    def scaled(self, factor: float, member_factors: Sequence[float]) -> Model:
-        """The same shape with this many times the size, and each member likewise."""
-        members = tuple((p, total * own) for (p, total), own in zip(self.members, member_factors, strict=True))
-        plain = None if self.plain is None else self.plain * factor
-        floor, unsure = self.floor * factor, self.unsure * factor
-        return replace(self, total=self.total * factor, plain=plain, members=members, floor=floor, unsure=unsure)
-
-    @property
-    def support(self) -> BoolArray | None:
-        """The cells outside which the model is known to be empty; None: all of them."""
-        return self.terms.support if self.terms is not None else None
-
-    @property
-    def single_terms(self) -> dict[str, slice]:
-        """By attribute, where the potentials of its one-way marginal lie."""
-        terms = self.terms
-        if terms is None:
-            return {}
-        return {c[0]: where for c, where in zip(terms.cliques, terms.slices, strict=False) if len(c) == 1}
-
-    def knows(self, scope: Sequence[str]) -> bool:
-        """Whether error bars are known within a scope."""
-        return any(set(scope) <= known for known in self.known)
-
-    def counted(self, scope: Sequence[str]) -> tuple[FloatArray, float] | None:
-        """A scope's cells as noise left them, and the variance of that noise; None if nothing measured contains it.
-
-        Unbiased, and where there are few rows often below zero: every measured clique's sums, weighed by precision.
-        """
-        if self.certain:
-            return self.domain.marginal(self.table, scope), 0.0
-        if self.terms is None or self.evidence is None:
-            return None
-        found, precision = np.zeros([self.domain.sizes[a] for a in scope]), 0.0
-        for clique, where in zip(self.terms.cliques, self.terms.slices, strict=False):
-            own = float(self.evidence.precision[where.start])
-            if not set(scope) <= set(clique) or not own:
-                continue
-            cells = self.evidence.noisy[where].reshape([self.domain.sizes[a] for a in clique])
-            sums = np.moveaxis(cells, [clique.index(a) for a in scope], range(len(scope)))
-            sums = sums.sum(axis=tuple(range(len(scope), len(clique))))
-            own *= sums.size / cells.size
-            found, precision = found + own * sums, precision + own
-        return (found / precision, 1.0 / precision) if precision else None
-
-    def answer(self, group: Group) -> FloatArray:
-        """The group's answers on the model."""
-        return answers_on(self.domain, self.table, group)
-
-    def error(self, group: Group, coverage: float) -> FloatArray:
-        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-        return half_widths(self, group, coverage)
-
-    def spread(self, group: Group) -> FloatArray | None:
-        """How far each member's answers are from the model's, members x queries."""
-        if not self.members:
-            return np.outer([1.0, -1.0], self.answer(group) * (self.unsure / self.total)) if self.unsure else None
-        answers = np.array([answers_on(self.domain, table, group) for table in self._member_tables])
-        return answers - self.answer(group)
-
-    def spreads(self, group: Group) -> list[FloatArray]:
-        """The spread, if there is one, as the only independent part."""
-        spread = self.spread(group)
-        return [] if spread is None else [spread]
-
-    def width(self, group: Group) -> FloatArray | None:
-        """About how far off each answer is, root mean square; None where only the floor tells."""
-        spread = self.spread(group)
-        return None if spread is None else np.sqrt((spread**2).mean(axis=0))
-
-    def slack(self, group: Group) -> FloatArray:
-        """What the floor adds to each query's bar; nothing to a query that looks at cells known to be empty only."""
-        slack = np.full(len(group), self.floor * group.max_abs * float(group.unit))
-        if (
-            self.floor
-            and self.support is not None
-            and isinstance(group, Kronecker)
-            and all(f.kind in ("cells", "prefixes", "ranges") for f in group.factors)
-        ):
-            # The weights are zeros and ones, so a query that looks at any of the support's cells counts them.
-            slack[answers_on(self.domain, self.support.astype(np.float64), group) == 0] = 0.0
-        return slack
-
-    def noise(self, group: Kronecker) -> FloatArray:
-        """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
-        found = self._looks(group.scope)
-        return np.sqrt(np.min(found, axis=0)) if found else np.zeros(group.cells)
-
-    def measured(self, group: Kronecker) -> FloatArray:
-        """The variance with which each cell of a marginal was measured, by all that was measured of it together."""
-        return _together(self._looks(group.scope), group.cells)
-
-    def variance(self, scope: Sequence[str]) -> FloatArray:
-        """The least of the variances with which a scope's cells were measured; infinite where nothing contains it."""
-        shape, found = [self.domain.sizes[a] for a in scope], self._looks(scope)
-        return np.asarray(np.min(found, axis=0)).reshape(shape) if found else np.full(shape, math.inf)
-
-    def _looks(self, scope: Sequence[str]) -> list[FloatArray]:
-        """The variance of each cell of a scope in every measured marginal that contains it, directly or as a sum."""
-        terms = self.terms or Terms(self.domain, ())
-        found = []
-        for i, (clique, deviation) in enumerate(zip(terms.cliques, self.deviations, strict=False)):
-            if set(scope) <= set(clique):
-                # What is known to be empty has no noise, even where nothing was measured.
-                inside = terms.inside(i, tuple(scope))
-                found.append(np.where(inside > 0, deviation, 0.0) ** 2 * inside)
-        return found
-
-
-def _together(variances: Sequence[FloatArray], cells: int) -> FloatArray:
-    """The variance of what was measured several times, weighed by precision; zero where it was never measured."""
-    if not variances:
-        return np.zeros(cells)
-    certain = np.min(variances, axis=0) == 0
-    precision = sum((1.0 / np.where(certain, 1.0, v) for v in variances), start=np.zeros(cells))
-    return np.where(certain, 0.0, 1.0 / precision)
 
 
 class Estimate(Protocol):
@@ -241,42 +41,84 @@ class Estimate(Protocol):
     @property
     def total(self) -> float: ...
     @property
-    def table(self) -> FloatArray: ...
+    def table(self) -> FloatArray:
+        """Cells as a matrix, left by right."""
+        ...
+
     @property
-    def known(self) -> tuple[frozenset[str], ...]: ...
-    def knows(self, scope: Sequence[str]) -> bool: ...
+    def known(self) -> tuple[frozenset[str], ...]:
+        """Sets of attributes within which error bars are known."""
+        ...
+
+    def knows(self, scope: Sequence[str]) -> bool:
+        """Whether error bars are known within a scope."""
+        ...
+
     def answer(self, group: Group) -> FloatArray: ...
-    def error(self, group: Group, coverage: float) -> FloatArray: ...
-    def spreads(self, group: Group) -> list[FloatArray]: ...
+
     def width(self, group: Group) -> FloatArray | None: ...
-    def slack(self, group: Group) -> FloatArray: ...
-    def noise(self, group: Kronecker) -> FloatArray: ...
-    def measured(self, group: Kronecker) -> FloatArray: ...
+
+    def error(self, group: Group, coverage: float) -> FloatArray: ...
+
+    def spreads(self, group: Group) -> list[FloatArray]:
+        """For each independent part that has members, how far their answers are from its own, members x queries."""
+        ...
+
+    def unfitted(self, group: Group) -> FloatArray | float:
+        """The variance of each answer that members do not have."""
+        ...
+
+    def unfitted_cells(self, scope: Sequence[str]) -> FloatArray | None:
+        """The variance in each cell of a scope of what no clique could fit; None where one could."""
+        ...
+
+    def slack(self, group: Group) -> FloatArray:
+        """What floors add to each query's bar."""
+        ...
+
+    def noise(self, group: Kronecker) -> FloatArray:
+        """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
+        ...
+
+    def measured(self, group: Kronecker) -> FloatArray:
+        """The variance with which each cell of a marginal was measured, by all that was measured of it together."""
+        ...
 
 
-def answers_on(domain: Domain, table: FloatArray, group: Group) -> FloatArray:
-    """The group's answers on a table of cells."""
-    answers = group.apply(domain.marginal(table, group.scope))
-    return np.asarray(answers, dtype=np.float64) * float(group.unit)
+class ErrorBars:
+    """Error bars of an estimate, by the spread of its members."""
+
+    def width(self: Estimate, group: Group) -> FloatArray | None:
+        """About how far off each answer is, root mean square; None where only floors tell."""
+        spreads = self.spreads(group)
+        return np.sqrt(combined(spreads) + self.unfitted(group)) if spreads else None
+
+    def error(self: Estimate, group: Group, coverage: float) -> FloatArray:
+        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
+        if not self.knows(group.scope):
+            return np.full(len(group), np.nan)
+        slack, width = self.slack(group), self.width(group)
+        if width is None:
+            return slack
+        quantile, size = NormalDist().inv_cdf(0.5 + coverage / 2), np.abs(self.answer(group))
+        # Twelve members tell the width only roughly; pooling with the group's own rule of width against
+        # size keeps a cell whose members happen to agree from getting a bar that is too short.
+        stretch = STRETCH if isinstance(group, Kronecker) else PRODUCT_STRETCH
+        bars = stretch * quantile * pooled(width, size) + slack
+        if isinstance(group, Kronecker) and group.is_marginal:
+            # A small cell that the noise cannot tell from an empty one may be empty.
+            bars = np.where(size < quantile * self.noise(group), np.maximum(bars, size), bars)
+        return bars
 
 
-def half_widths(estimate: Estimate, group: Group, coverage: float) -> FloatArray:
-    """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-    if not estimate.knows(group.scope):
-        return np.full(len(group), np.nan)
-    quantile = NormalDist().inv_cdf(0.5 + coverage / 2)
-    slack, width = estimate.slack(group), estimate.width(group)
-    if width is None:
-        return slack
-    size = np.abs(estimate.answer(group))
-    # Twelve members tell the width only roughly; pooling with the group's own rule of width against
-    # size keeps a cell whose members happen to agree from getting a bar that is too short.
-    stretch = STRETCH if isinstance(group, Kronecker) else PRODUCT_STRETCH
-    bars = stretch * quantile * pooled(width, size) + slack
-    if isinstance(group, Kronecker) and group.is_marginal:
-        # A small cell that the noise cannot tell from an empty one may be empty.
-        bars = np.where(size < quantile * estimate.noise(group), np.maximum(bars, size), bars)
-    return bars
+def combined(spreads: Sequence[FloatArray]) -> FloatArray:
+    """The mean square of what independent parts are off together.
+
+    What scatters adds up in squares. Where the members lie to one side (small cells cannot be negative) every part does
+    so alike, and that adds up as it is.
+    """
+    scatter, shift = (np.sum([how(s, axis=0) for s in spreads], axis=0) for how in (np.var, np.mean))
+    return np.asarray(scatter + shift**2)
 
 
 def pooled(width: FloatArray, size: FloatArray) -> FloatArray:
@@ -299,55 +141,248 @@ def pooled(width: FloatArray, size: FloatArray) -> FloatArray:
     return out
 
 
-def plausible(
-    fit: F,
-    evidence: Evidence,
-    *,
-    total_deviation: float,
-    members: int = MEMBERS,
-    steps: int = 25,
-    seed: int = 0,
-    after: Callable[[F, Evidence], F] | None = None,
-) -> tuple[tuple[FloatArray, float], ...]:
-    """Potentials drawn from about the posterior: perturb the measurements and the prior, and fit again.
+@dataclass(frozen=True)
+class Misfit:
+    """How far off a model is, about, at a marginal that was measured but is no clique of it."""
 
-    Public randomness with a fixed seed: everything here is post-processing, and the release stays a
-    function of the noisy answers. Independent models that are added up want different seeds: their members
-    would otherwise be off together. What is done to the fit `after` the search is done to each of them.
+    scope: Scope
+    ratio: float
+    """The squared error of a cell, per `cell_errors` of what the model has in it."""
+    deviation: float
+    """The standard deviation of the measurement's noise."""
+
+
+def cell_errors(model: FloatArray) -> FloatArray:
+    """How squared errors grow with what a model has in a cell, where an interaction is missing.
+
+    They would grow with its square if interactions were alike everywhere. Frequent values are nearer to independent:
+    with this power 90 % bars cover large and small cells about alike.
     """
-    rng = np.random.default_rng(seed)
-    many = len(fit.potentials) > DEAR_TERMS
-    if many:
-        steps //= 2
-    if fit.cells > FEW_CELLS:
-        steps = min(steps, member_steps(evidence, fit.total))
-    if fit.cells > DEAR_CELLS or many:
-        members //= 2
-    deviation = np.where(evidence.precision > 0, 1.0 / np.sqrt(np.maximum(evidence.precision, 1e-300)), 0.0)
-    widths, out = widths_by_value(fit, evidence), []
-    nearer = list(NEARER)
-    # Most of many potentials are drowned and go where their prior draws them, each by itself: one step for all of them.
-    search = partial(maximise, steps=steps, unit_step=many, tolerance=MEMBER_TOLERANCE if many else CLOSE)
-    for _ in range(members):
-        jittered = Evidence(evidence.noisy + deviation * rng.standard_normal(len(deviation)), evidence.precision)
-        centre = widths * rng.standard_normal(len(deviation))
-        moved = search(fit, jittered, prior_mean=nearer[0] * centre)
-        while len(nearer) > 1 and moves_apart(fit, moved, evidence) > ASTRAY:
-            del nearer[0]  # for those to come as well: where one goes astray most do, and every search takes time
-            moved = search(fit, jittered, prior_mean=nearer[0] * centre)
-        if after is not None:
-            moved = after(moved, jittered)
-        out.append((moved.potentials, max(1.0, fit.total + total_deviation * float(rng.standard_normal()))))
-    return tuple(out)
+    return np.maximum(model, 0.0) ** 1.5
 
 
-def member_steps(evidence: Evidence, total: float) -> int:
-    """How many steps a member takes on a large domain."""
-    precision = float(evidence.precision.max(initial=0.0))
-    return MEMBER_STEPS if precision * (PRECISE * total) ** 2 < 1.0 else 2 * MEMBER_STEPS
+@dataclass(frozen=True, eq=False)
+class Model(ErrorBars):
+    """A log-linear model (`terms`, `potentials`) or a plain table, scaled to `total`.
+
+    `members` are further potentials and totals that the noisy measurements make about as plausible: their
+    spread is the error bar. `floor` is added to every bar, for what the spread cannot know.
+    """
+
+    domain: Domain
+    total: float
+    terms: Terms | JunctionTree | None = None
+    potentials: FloatArray | None = None
+    plain: FloatArray | None = None
+    members: tuple[tuple[FloatArray, float], ...] = ()
+    floor: float = 0.0
+    """Half-width that holds for a query with weights up to one, beyond the spread of the members."""
+    known: tuple[frozenset[str], ...] = ()
+    """Sets of attributes within which error bars are known."""
+    deviations: tuple[float, ...] = ()
+    """The noise's standard deviation in a cell of each clique."""
+    unsure: float = 0.0
+    """Of a model without members: how far off its total may be, in join results; every answer is off in proportion."""
+    misfits: tuple[Misfit, ...] = ()
+    """Of a factored model: marginals that were measured and left out."""
+    evidence: Evidence | None = None
+    """The noisy numbers that it was fitted to, as they are; not kept in files."""
+    certain: bool = False
+    """Whether the cells are those of a public table, as they are; not kept in files."""
+
+    def __post_init__(self) -> None:
+        if self.terms is not None and self.potentials is None:
+            raise ValueError("a model with terms must have potentials")
+
+    @property
+    def tree(self) -> JunctionTree | None:
+        """The junction tree of a factored model, whose cells are not written down."""
+        return self.terms if isinstance(self.terms, JunctionTree) else None
+
+    @cached_property
+    def table(self) -> FloatArray:
+        """Cells as a matrix, left by right."""
+        return self.tabulated()
+
+    def tabulated(self) -> FloatArray:
+        """The table, worked out anew and not kept; of a factored model for small domains only."""
+        if self.plain is not None:
+            return self.plain
+        assert self.terms is not None
+        assert self.potentials is not None
+        if isinstance(self.terms, Terms):
+            return self.terms.table(self.potentials, self.total)
+        if self.domain.cells > TABULATED_CELLS:
+            raise ValueError(
+                f"cells of the domain ({self.domain.cells}) must be at most {TABULATED_CELLS} to be written down; "
+                "ask for answers or rows instead"
+            )
+        return self.marginal(self.domain.attributes).reshape(self.domain.rows, self.domain.columns)
+
+    @cached_property
+    def marginal(self) -> Marginals:
+        """Any scope's cells, axes in its order."""
+        if self.tree is not None:
+            return partial(self.calibrated.counts, self.total)
+        return partial(self.domain.marginal, self.table)
+
+    @cached_property
+    def calibrated(self) -> Calibrated:
+        """The distribution of a factored model."""
+        assert self.tree is not None
+        assert self.potentials is not None
+        return self.tree.calibrate(self.potentials)
+
+    @cached_property
+    def variants(self) -> list[Marginals]:
+        """Models about as plausible: the members, or with the total off as far as it may be."""
+        if not self.members:
+            off = self.unsure / self.total if self.unsure else 0.0
+            return [partial(self._times, 1.0 + off), partial(self._times, 1.0 - off)] if off else []
+        with one_blas_thread():
+            if isinstance(self.terms, Terms):
+                return [self.terms.marginals(*member, self._member_precision) for member in self.members]
+            assert self.terms is not None
+            return [self.terms.marginals(*member) for member in self.members]
+
+    def _times(self, factor: float, scope: Sequence[str]) -> FloatArray:
+        return factor * self.marginal(scope)
+
+    @property
+    def _member_precision(self) -> DType:
+        """Members only say how far off answers are: single precision will do where noise is far above its rounding."""
+        noise = min(self.deviations, default=0.0)
+        many = self.domain.cells > SINGLE_CELLS and isinstance(self.terms, Terms) and not self.terms.products
+        return np.float32 if many and noise > SINGLE_NOISE * self.total else np.float64
+
+    def scaled(self, factor: float, member_factors: Sequence[float]) -> Model:
+        """The same shape with this many times the size, and each member likewise."""
+        members = tuple((p, total * own) for (p, total), own in zip(self.members, member_factors, strict=True))
+        plain = None if self.plain is None else self.plain * factor
+        floor, unsure = self.floor * factor, self.unsure * factor
+        return replace(self, total=self.total * factor, plain=plain, members=members, floor=floor, unsure=unsure)
+
+    @property
+    def support(self) -> BoolArray | None:
+        """The cells outside which the model is known to be empty; None: all of them."""
+        return self.terms.support if isinstance(self.terms, Terms) else None
+
+    @property
+    def _cliques(self) -> list[tuple[Scope, slice]]:
+        """Each clique, and where its potentials lie."""
+        return list(zip(self.terms.cliques, self.terms.slices, strict=False)) if self.terms is not None else []
+
+    @property
+    def single_terms(self) -> dict[str, slice]:
+        """By attribute, where the potentials of its one-way marginal lie."""
+        return {clique[0]: where for clique, where in self._cliques if len(clique) == 1}
+
+    def knows(self, scope: Sequence[str]) -> bool:
+        """Whether error bars are known within a scope."""
+        return any(set(scope) <= known for known in self.known)
+
+    def counted(self, scope: Sequence[str]) -> tuple[FloatArray, float] | None:
+        """A scope's cells as noise left them, and the variance of that noise; None if nothing measured contains it.
+
+        Unbiased, and where there are few rows often below zero: every measured clique's sums, weighed by precision.
+        """
+        if self.certain:
+            return self.marginal(scope), 0.0
+        if self.evidence is None:
+            return None
+        found, precision = np.zeros([self.domain.sizes[a] for a in scope]), 0.0
+        for clique, where in self._cliques:
+            own = float(self.evidence.precision[where.start])
+            if set(scope) <= set(clique) and own:
+                sums = Domain(clique, (), self.domain.sizes).marginal(self.evidence.noisy[where], scope)
+                own *= sums.size / (where.stop - where.start)
+                found, precision = found + own * sums, precision + own
+        return (found / precision, 1.0 / precision) if precision else None
+
+    def answer(self, group: Group) -> FloatArray:
+        """The group's answers on the model."""
+        return answers_on(self.marginal, group)
+
+    def spreads(self, group: Group) -> list[FloatArray]:
+        """See `Estimate`: one part."""
+        if not self.variants:
+            return []
+        return [np.array([answers_on(variant, group) for variant in self.variants]) - self.answer(group)]
+
+    def unfitted(self, group: Group) -> FloatArray | float:
+        """See `Estimate`: what no clique could fit."""
+        each = self.unfitted_cells(group.scope)
+        if each is None:
+            return 0.0
+        # Errors of cells are taken to be independent. A weight's square is at most itself times the largest.
+        return np.abs(np.asarray(group.apply(each), dtype=np.float64)) * group.max_abs * float(group.unit) ** 2
+
+    def unfitted_cells(self, scope: Sequence[str]) -> FloatArray | None:
+        """See `Estimate`: known where a measured marginal was left out of a factored model."""
+        if any(set(scope) <= set(clique) for clique, _ in self._cliques):
+            return None
+        ratios = [m.ratio for m in self.misfits if set(scope) <= set(m.scope)]
+        return min(ratios) * cell_errors(self.marginal(scope)) if ratios else None
+
+    def slack(self, group: Group) -> FloatArray:
+        """What the floor adds to each query's bar; nothing to a query that looks at cells known to be empty only."""
+        slack = np.full(len(group), self.floor * group.max_abs * float(group.unit))
+        if (
+            self.floor
+            and self.support is not None
+            and isinstance(group, Kronecker)
+            and all(f.kind in ("cells", "prefixes", "ranges") for f in group.factors)
+        ):
+            # The weights are zeros and ones, so a query that looks at any of the support's cells counts them.
+            inside = partial(self.domain.marginal, self.support.astype(np.float64))
+            slack[answers_on(inside, group) == 0] = 0.0
+        return slack
+
+    def noise(self, group: Kronecker) -> FloatArray:
+        """See `Estimate`."""
+        found = self._variances(group.scope)
+        return np.sqrt(np.min(found, axis=0)) if found else np.zeros(group.cells)
+
+    def measured(self, group: Kronecker) -> FloatArray:
+        """See `Estimate`: by precision; zero where it was never measured."""
+        variances = self._variances(group.scope)
+        if not variances:
+            return np.zeros(group.cells)
+        certain = np.min(variances, axis=0) == 0
+        precision = sum((1.0 / np.where(certain, 1.0, v) for v in variances), start=np.zeros(group.cells))
+        return np.where(certain, 0.0, 1.0 / precision)
+
+    def variance(self, scope: Sequence[str]) -> FloatArray:
+        """The least of the variances with which a scope's cells were measured; infinite where nothing contains it."""
+        shape, found = [self.domain.sizes[a] for a in scope], self._variances(scope)
+        return np.asarray(np.min(found, axis=0)).reshape(shape) if found else np.full(shape, math.inf)
+
+    def _variances(self, scope: Sequence[str]) -> list[FloatArray]:
+        """The variance of each cell of a scope in every measured marginal that contains it, directly or as a sum."""
+        found = []
+        for i, ((clique, _), deviation) in enumerate(zip(self._cliques, self.deviations, strict=False)):
+            if set(scope) <= set(clique) and self.terms is not None:
+                # What is known to be empty has no noise, even where nothing was measured.
+                inside = self.terms.inside(i, tuple(scope))
+                found.append(np.where(inside > 0, deviation, 0.0) ** 2 * inside)
+        cells = math.prod(self.domain.sizes[a] for a in scope)
+        for misfit in self.misfits:
+            if set(scope) <= set(misfit.scope):
+                inside_one = math.prod(self.domain.sizes[a] for a in misfit.scope if a not in scope)
+                found.append(np.full(cells, misfit.deviation**2 * inside_one))
+        return found
+
+    def rows(self, rows: int, rng: np.random.Generator, *, even: bool = False) -> dict[str, IntArray]:
+        """Synthetic rows of a factored model, one array of codes per attribute; `even` as in `Calibrated.sample`."""
+        return self.calibrated.sample(rows, rng, even=even)
 
 
-def clique_scopes(groups: Sequence[Group]) -> list[tuple[str, ...]]:
+def answers_on(marginal: Marginals, group: Group) -> FloatArray:
+    """The group's answers, from a model's marginal."""
+    return np.asarray(group.apply(marginal(group.scope)), dtype=np.float64) * float(group.unit)
+
+
+def clique_scopes(groups: Sequence[Group]) -> list[Scope]:
     """The scopes of the groups that lie in no other group's scope."""
     scopes = list(dict.fromkeys(g.scope for g in groups if isinstance(g, Kronecker) and g.scope))
     return [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
@@ -368,4 +403,6 @@ def state_of(model: Model) -> dict[str, Any]:
     if model.members:
         state["member_potentials"] = np.array([p for p, _ in model.members])
         state["member_totals"] = np.array([t for _, t in model.members])
+    if model.tree is not None:
+        state["misfits"] = np.array([(m.ratio, m.deviation) for m in model.misfits]).reshape(-1, 2)
     return state

@@ -1,9 +1,10 @@
 """Terms of a log-linear model on a dense domain, evaluated by matrix products.
 
-The model gives cell x the weight exp(sum of the potentials of the terms at x). Two kinds of term:
+The model gives cell x the weight exp(sum of the potentials of the terms at x). Three kinds of term:
 
 * a clique: one potential per cell of a marginal;
-* a stack of product queries: one potential per query, times the query's weight at x.
+* a stack of product queries: one potential per query, times the query's weight at x;
+* weighted sums: one potential per cell of a marginal, times the weight of the row of x.
 
 The domain is laid out as a matrix, left cells by right cells. A clique then is a pair (left part,
 right part), and *all* clique marginals of a matrix P come out of one product Aᵀ P B with one-hot
@@ -16,10 +17,10 @@ A model may be known to be empty outside some cells, its support: it gives them 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,6 +34,13 @@ RealArray = NDArray[np.floating[Any]]
 """In double precision, or within a fit in single."""
 DType = type[np.float32] | type[np.float64]
 BoolArray = NDArray[np.bool_]
+Scope = tuple[str, ...]
+Marginals = Callable[[Sequence[str]], FloatArray]
+"""Any scope's marginal of a model, in rows, axes in the order of the scope."""
+
+SINGLE_CELLS = 2**14
+"""Above this many cells a fit sums in single precision: probabilities come out to about 1e-6. What is fitted is double,
+and so are answers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +99,15 @@ class Domain:
             key=lambda i: math.prod(sizes[a] for a in names[:i]) + math.prod(sizes[a] for a in names[i:]),
         )
         return cls(tuple(names[:cut]), tuple(names[cut:]), dict(sizes))
+
+
+def _cells(sizes: Mapping[str, int], scope: Sequence[str]) -> int:
+    return math.prod(sizes[a] for a in scope)
+
+
+def slices_of(lengths: Sequence[int]) -> tuple[slice, ...]:
+    """Where parts of these lengths lie, one after the other."""
+    return tuple(slice(a, b) for a, b in pairwise(accumulate(lengths, initial=0)))
 
 
 SHORT_RUN = 32
@@ -162,21 +179,42 @@ def side_by_side(
 
 
 @dataclass(frozen=True, eq=False)
+class WeightedSums:
+    """Marginals summed over one attribute, each of its values with a weight."""
+
+    weights: FloatArray
+    """One for each row, that is for each cell of the domain's left side."""
+    scopes: tuple[Scope, ...]
+    """Attributes of the right side, by which each sum is taken."""
+
+
+@dataclass(frozen=True, eq=False)
 class Terms:
-    """Cliques and product queries on one domain. Potentials are one flat vector, term after term."""
+    """Cliques, product queries and weighted sums on one domain. Potentials are one flat vector, term after term."""
 
     domain: Domain
-    cliques: tuple[tuple[str, ...], ...]
+    cliques: tuple[Scope, ...]
     products: tuple[Products, ...] = ()
     support: BoolArray | None = None
     """The cells (rows x columns) outside which the model is known to be empty; None: all of them."""
+    sums: WeightedSums | None = None
 
     def __post_init__(self) -> None:
+        shape = (self.domain.rows, self.domain.columns)
+        if self.sums is not None and (self.products or self.sums.weights.shape != shape[:1]):
+            raise ValueError(f"weighted sums must have {shape[0]} weights and no product queries beside them")
         if self.support is None:
             return
-        shape = (self.domain.rows, self.domain.columns)
         if self.support.shape != shape or self.support.dtype != np.bool_ or not self.support.any():
             raise ValueError(f"a support must be booleans of shape {shape}, not all false")
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return self.domain.sizes
+
+    @property
+    def cells(self) -> int:
+        return self.domain.cells
 
     @cached_property
     def outside(self) -> BoolArray | None:
@@ -185,16 +223,9 @@ class Terms:
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Where each term's potentials lie: the cliques, then the product groups."""
-        sizes = [math.prod(self.domain.sizes[a] for a in c) for c in self.cliques]
-        sizes += [len(p) for p in self.products]
-        edges = np.cumsum([0, *sizes])
-        return tuple(slice(int(a), int(b)) for a, b in pairwise(edges))
-
-    @property
-    def others(self) -> int:
-        """How many groups of terms there are that are not cliques."""
-        return len(self.products)
+        """Where each term's potentials lie: the cliques, then the product groups or the sums."""
+        scopes = (*self.cliques, *(self.sums.scopes if self.sums else ()))
+        return slices_of([*(_cells(self.sizes, s) for s in scopes), *(len(p) for p in self.products)])
 
     @property
     def size(self) -> int:
@@ -219,29 +250,63 @@ class Terms:
         """Each product group as (queries x rows, queries x columns) real weights."""
         return tuple(_side_weights(self.domain, group) for group in self.products)
 
-    def answers(self, table: FloatArray) -> FloatArray:
-        """All terms' totals on a table of cells (rows x columns): marginal cells and query answers."""
-        return self.answers_by(self.designs(np.float64), table)
+    @cached_property
+    def _summed(self) -> tuple[FloatArray, Any] | None:
+        """The sums' weights, and which cell of each sum a column lies in, sums side by side."""
+        if self.sums is None:
+            return None
+        domain = self.domain
+        columns = side_by_side(domain, domain.right, self.sums.scopes, SPARSE_SIDE_ENTRIES, np.float64)
+        return self.sums.weights, columns[0]
 
-    def answers_by(self, designs: Designs, table: RealArray) -> FloatArray:
-        """The same by designs that may be in single precision, as the table is then."""
-        out = np.empty(self.size)
-        out[: self.clique_size] = designs.marginals(table)
-        for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
-            out[where] = np.einsum("qc,qc->q", u @ table, v)
-        return out
+    def answers(self, table: RealArray) -> FloatArray:
+        """All terms' totals on a table of cells (rows x columns): marginal cells, query answers, sums."""
+        return self._answers(table, 1)
 
-    def logits(self, potentials: FloatArray) -> FloatArray:
-        """The sum of the potentials at every cell, rows x columns."""
-        out = np.empty((self.domain.rows, self.domain.columns))
-        self.logits_by(self.designs(np.float64), potentials, out)
-        return out
+    def squares(self, table: RealArray) -> FloatArray:
+        """The same with every weight squared."""
+        return self._answers(table, 2)
 
-    def logits_by(self, designs: Designs, potentials: FloatArray, out: RealArray) -> None:
-        """The same, written to `out`, by designs of its precision."""
-        designs.logits(potentials[: self.clique_size], out)
-        for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
+    def _answers(self, table: RealArray, power: int) -> FloatArray:
+        parts = [self.designs(table.dtype.type).marginals(table)]
+        parts += [np.einsum("qc,qc->q", u**power @ table, v**power) for u, v in self.weights]
+        if self._summed is not None:
+            weights, columns = self._summed
+            parts.append((weights**power @ table) @ columns)
+        return np.concatenate(parts, dtype=np.float64)
+
+    def logits(self, potentials: FloatArray, out: RealArray) -> None:
+        """Write the sum of the potentials at every cell to `out`, rows x columns."""
+        first = self.clique_size
+        self.designs(out.dtype.type).logits(potentials[:first], out)
+        for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=False):
             out += u.T @ (potentials[where][:, None] * v)
+        if self._summed is not None:
+            weights, columns = self._summed
+            out += np.outer(weights, columns @ potentials[first:])
+
+    def exponentials(self, potentials: FloatArray, out: RealArray) -> None:
+        """Write exp(logits) to `out`, scaled so that the largest is one; zeros outside the support."""
+        self.logits(potentials, out)
+        if self.outside is not None:
+            # Before the maximum is taken: a large logit out there must not push the ones inside to zero.
+            np.copyto(out, -np.inf, where=self.outside)
+        out -= out.max()
+        np.exp(out, out=out)
+
+    def table(self, potentials: FloatArray, total: float, dtype: DType = np.float64) -> NDArray[Any]:
+        """The model's cells, rows x columns: total * softmax of the logits."""
+        table: RealArray = np.empty((self.domain.rows, self.domain.columns), dtype)
+        self.exponentials(potentials, table)
+        table *= total / float(table.sum())
+        return table
+
+    def marginals(self, potentials: FloatArray, total: float, dtype: DType = np.float64) -> Marginals:
+        """All marginals of the model, from a table of its cells."""
+        return partial(self.domain.marginal, self.table(potentials, total, dtype))
+
+    def oracle(self) -> DenseOracle:
+        return DenseOracle(self)
 
     @cached_property
     def _open(self) -> FloatArray:
@@ -252,22 +317,57 @@ class Terms:
             else np.minimum(self.answers(self.support.astype(np.float64)), 1.0)
         )
 
-    def inside(self, number: int, scope: tuple[str, ...]) -> FloatArray:
+    def inside(self, number: int, scope: Scope) -> FloatArray:
         """How many cells of a clique that may hold something lie in each cell of `scope`, a part of the clique."""
         clique = Domain(self.cliques[number], (), self.domain.sizes)
         return clique.marginal(self._open[self.slices[number]], scope).reshape(-1)
 
-    def curvature(self, table: FloatArray) -> FloatArray:
-        """How fast each term's own total moves with its own potential: total * Var(feature)."""
-        mean = self.answers(table)
-        total = float(table.sum())
-        if not self.products:
-            return np.maximum(mean * (1.0 - mean / total), 0.0)
-        out = np.maximum(mean * (1.0 - mean / total), 0.0)
-        for (u, v), where in zip(self.weights, self.slices[len(self.cliques) :], strict=True):
-            second = np.einsum("qc,qc->q", (u * u) @ table, v * v)
-            out[where] = np.maximum(second - mean[where] ** 2 / total, 0.0)
+    def folded(self, potentials: FloatArray) -> FloatArray:
+        """Potentials of the cliques alone that make the same model: a sum's are part of those of its rows and cells."""
+        out = potentials[: self.clique_size].copy()
+        if self.sums is not None:
+            for scope, where in zip(self.sums.scopes, self.slices[len(self.cliques) :], strict=True):
+                at = self.slices[self.cliques.index(self.domain.left + scope)]
+                out[at] += np.outer(self.sums.weights, potentials[where]).reshape(-1)
         return out
+
+
+class DenseOracle:
+    """Means and covariances of the terms, by sums over a table of all cells, in memory that is used again."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        only_cliques = not (terms.products or terms.sums)
+        dtype: DType = np.float32 if only_cliques and terms.cells > SINGLE_CELLS else np.float64
+        self._table: RealArray = np.empty((terms.domain.rows, terms.domain.columns), dtype)
+        self._slope = np.empty_like(self._table)
+        self._mass = 1.0
+        self._at: FloatArray | None = None
+        self._mean = np.zeros(0)
+
+    def means(self, potentials: FloatArray) -> FloatArray:
+        """What each term is on average. Asked twice at the same place, it works them out once."""
+        if self._at is None or not np.array_equal(potentials, self._at):
+            self.terms.exponentials(potentials, self._table)
+            sums = self.terms.answers(self._table)
+            # A marginal's cells add up to all cells, and are fewer.
+            self._mass = float(sums[self.terms.slices[0]].sum() if self.terms.cliques else self._table.sum())
+            self._mean = sums / self._mass
+            self._at = potentials.copy()
+        return self._mean
+
+    def variances(self, potentials: FloatArray) -> FloatArray:
+        """The variance of each term; a clique's terms are zero or one."""
+        means = self.means(potentials)
+        if not (self.terms.products or self.terms.sums):
+            return means * (1.0 - means)
+        return self.terms.squares(self._table) / self._mass - means**2
+
+    def covariances(self, direction: FloatArray) -> FloatArray:
+        """At the potentials of the last call of `means`: how fast the means move when potentials move like this."""
+        self.terms.logits(direction, self._slope)
+        self._slope *= self._table
+        return self.terms.answers(self._slope) / self._mass - float(direction @ self._mean) * self._mean
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
-from dpjoin.model.junction import JunctionTree, Scope
+from dpjoin.model.junction import JunctionTree
+from dpjoin.model.terms import Scope
 
 
 def tree_of(sizes: Mapping[str, int], cliques: Iterable[Sequence[str]]) -> JunctionTree:

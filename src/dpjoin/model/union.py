@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from dpjoin.model.joined import Joined
-from dpjoin.model.model import Model, answers_on, half_widths
+from dpjoin.model.model import ErrorBars, Model, answers_on
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.spec.workload import Group, Kronecker
 
@@ -17,7 +17,7 @@ Part = Model | Joined
 
 
 @dataclass(frozen=True, eq=False)
-class Union:
+class Union(ErrorBars):
     """Models of parts of the join, on the same cells and with independent noise; what they say adds up.
 
     A part of which only the size was estimated is a model without members, and with a floor.
@@ -85,27 +85,19 @@ class Union:
         """The group's answers, added up over the parts."""
         answers = [part.answer(group) for part in self._joined]
         if len(answers) < len(self.parts):
-            answers.append(answers_on(self.domain, self._dense, group))
+            answers.append(answers_on(partial(self.domain.marginal, self._dense), group))
         return _sum(answers)
-
-    def error(self, group: Group, coverage: float) -> FloatArray:
-        """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
-        return half_widths(self, group, coverage)
 
     def spreads(self, group: Group) -> list[FloatArray]:
         """How far each member of a part moves the answers, members x queries, for the parts that have some."""
-        return [spread for part in self.parts if (spread := part.spread(group)) is not None]
+        return [spread for part in self.parts for spread in part.spreads(group)]
 
-    def width(self, group: Group) -> FloatArray | None:
-        """About how far off each answer is, root mean square; None where only the floors tell."""
-        spreads = self.spreads(group)
-        if not spreads:
-            return None
-        # The parts' noise is independent, so what scatters adds up in squares. Where the members lie to one
-        # side (small cells cannot be negative) every part does so alike, and that adds up as it is.
-        scatter = _sum([spread.var(axis=0) for spread in spreads])
-        shift = _sum([spread.mean(axis=0) for spread in spreads])
-        return np.sqrt(scatter + shift**2)
+    def unfitted(self, group: Group) -> float:
+        """Nothing that members of the parts do not have."""
+        return 0.0
+
+    def unfitted_cells(self, scope: Sequence[str]) -> None:
+        """Nothing is known of what no clique could fit."""
 
     def slack(self, group: Group) -> FloatArray:
         """The parts' floors, added as they are: nobody knows that they are independent."""

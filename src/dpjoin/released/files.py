@@ -19,9 +19,8 @@ import numpy as np
 
 from dpjoin import __version__
 from dpjoin.errors import BudgetError, DpjoinError, ReleaseError
-from dpjoin.model.factored import FactoredModel, Misfit
 from dpjoin.model.joined import Joined
-from dpjoin.model.model import Model, state_of
+from dpjoin.model.model import Misfit, Model, state_of
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
@@ -164,7 +163,7 @@ def _assembled(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Releas
 
 def _format(model: Part | Union) -> int:
     """The oldest layout that says all there is to say of a model."""
-    if isinstance(model, FactoredModel):
+    if isinstance(model, Model) and model.tree is not None:
         return FACTORED_FORMAT
     return FORMAT if isinstance(model, Model) and model.support is None else UNION_FORMAT
 
@@ -190,11 +189,10 @@ def _written(model: Part | Union) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"listed": model.listed, "codes": list(model.codes), "tables": tables}, arrays
     arrays |= state_of(model)
     described: dict[str, Any] = {"known": [sorted(scope) for scope in model.known]}
-    if isinstance(model, FactoredModel):
-        arrays["misfits"] = np.array([(m.ratio, m.deviation) for m in model.misfits]).reshape(-1, 2)
+    if model.tree is not None:
         described["factored"] = [list(c) for c in model.tree.cliques]
         described["left_out"] = [list(m.scope) for m in model.misfits]
-    elif model.terms is not None:
+    elif isinstance(model.terms, Terms):
         described["cliques"] = [list(c) for c in model.terms.cliques]
         described["products"] = [group_to_json(p) for p in model.terms.products]
     return described, arrays
@@ -248,7 +246,7 @@ def _model(domain: Domain, described: Mapping[str, Any], arrays: Mapping[str, An
             raise ValueError("a factored model must have one potential per clique cell")
         left_out = zip(described["left_out"], arrays["misfits"].tolist(), strict=True)
         misfits = tuple(Misfit(tuple(scope), ratio, deviation) for scope, (ratio, deviation) in left_out)
-        return FactoredModel(domain, total, tree=tree, misfits=misfits, **common)
+        return Model(domain, total, terms=tree, misfits=misfits, **common)
     terms = None
     if "cliques" in described:
         support = None

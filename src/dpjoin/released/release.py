@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpjoin.errors import ReleaseError, suggest
-from dpjoin.model.factored import FactoredModel
+from dpjoin.model.averages import average_half_widths, averages
 from dpjoin.model.joined import Joined
 from dpjoin.model.junction import TooLargeError
-from dpjoin.model.ratio import average_half_widths, averages
+from dpjoin.model.model import Model
 from dpjoin.model.terms import FloatArray
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Part, Union
@@ -120,10 +120,10 @@ class Release:
         return self.join_size / int(self.synthetic.num_rows)
 
     @property
-    def _unwritten(self) -> FactoredModel | Joined | None:
+    def _unwritten(self) -> Part | None:
         """The model, if its cells are too many to be written down."""
-        if isinstance(self.model, FactoredModel):
-            return self.model
+        if isinstance(self.model, Model):
+            return self.model if self.model.tree is not None else None
         return self.model if isinstance(self.model, Joined) and self.model.domain.cells > WRITTEN_CELLS else None
 
     @cached_property

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.model.factored import FactoredModel
 from dpjoin.model.joined import Joined
+from dpjoin.model.model import Model
 from dpjoin.model.terms import FloatArray
 from dpjoin.spec.schema import Schema
 
@@ -80,7 +80,7 @@ def labelled(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
 
 
 def sampled_table(
-    schema: Schema, model: FactoredModel | Joined, rows: int, rng: np.random.Generator, *, even: bool = False
+    schema: Schema, model: Model | Joined, rows: int, rng: np.random.Generator, *, even: bool = False
 ) -> pa.Table:
     """Rows drawn from a model whose cells cannot be written down, some at a time; `even`: as close to it as can be."""
     import pyarrow as pa

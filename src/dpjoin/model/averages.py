@@ -6,8 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dpjoin.model.factored import FactoredModel
-from dpjoin.model.model import STRETCH, Estimate, half_widths, pooled
+from dpjoin.model.model import STRETCH, Estimate, combined, pooled
 from dpjoin.model.terms import FloatArray
 from dpjoin.spec.workload import Average, marginal_of
 
@@ -33,14 +32,12 @@ def average_half_widths(estimate: Estimate, asked: Average, coverage: float) -> 
     quantile = NormalDist().inv_cdf(0.5 + coverage / 2)
     mean, size = np.where(some, averaged, asked.low), np.where(some, counts, 1.0)
     reach = np.maximum(mean - asked.low, asked.high - mean)
-    scatter, shift = np.zeros(len(mean)), np.zeros(len(mean))
-    # Parts of a union are independent, and add up as in `Union.width`; other estimates have one part.
-    for sums, rows in zip(estimate.spreads(asked.total), estimate.spreads(asked.count), strict=True):
-        left = np.maximum(size + rows, 1e-9 * size)
-        off = np.clip((sums - mean * rows) / left, asked.low - mean, asked.high - mean)
-        scatter, shift = scatter + off.var(axis=0), shift + off.mean(axis=0)
-    squares = scatter + shift**2
-    if isinstance(estimate, FactoredModel) and (each := estimate.unfitted(asked.scope)) is not None:
+    off = [
+        np.clip((sums - mean * rows) / np.maximum(size + rows, 1e-9 * size), asked.low - mean, asked.high - mean)
+        for sums, rows in zip(estimate.spreads(asked.total), estimate.spreads(asked.count), strict=True)
+    ]
+    squares = combined(off) if off else np.zeros(len(mean))
+    if (each := estimate.unfitted_cells(asked.scope)) is not None:
         squares = squares + _weighed(asked, mean, each) / size**2
     # Widths of sums go with the size of a cell, so that is how neighbours are found.
     width = pooled(np.sqrt(squares) * size, size)
@@ -50,7 +47,7 @@ def average_half_widths(estimate: Estimate, asked: Average, coverage: float) -> 
     bars = STRETCH * quantile * np.maximum(width, noise) / size
     bars += estimate.slack(asked.count) * reach / size
     # Rows that may not be there at all may have any average.
-    unsure = half_widths(estimate, asked.count, coverage) >= size
+    unsure = estimate.error(asked.count, coverage) >= size
     return np.where(some, np.where(unsure, reach, np.minimum(bars, reach)), np.nan)
 
 
