@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.model.ratio import average_half_widths, averages
+from dpjoin.model.averages import average_half_widths, averages
 from dpjoin.model.union import Union
 from dpjoin.released.query import ask
 from dpjoin.spec.sql import read_query

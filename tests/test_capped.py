@@ -37,7 +37,6 @@ from dpjoin.methods.capped import (
     most_by_rows,
     public_bound_of,
 )
-from dpjoin.model.fit import table_of
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
@@ -545,9 +544,9 @@ def test_members_know_that_what_is_lost_may_have_another_shape() -> None:
         assert grew.potentials is model.potentials
         sizes = np.array([total for _, total in grew.members])
         assert 10 < sizes.std() < 60
-        tables = [table_of(terms, p, 1.0) for p, _ in grew.members]
+        tables = [terms.table(p, 1.0) for p, _ in grew.members]
         shares = np.array([[*t.sum(axis=0), *t.sum(axis=1)] for t in tables])
-        exact = table_of(terms, potentials, 1.0)
+        exact = terms.table(potentials, 1.0)
         off = np.log(shares / [*exact.sum(axis=0), *exact.sum(axis=1)])
         assert off.std() == pytest.approx(moves, rel=0.15, abs=1e-9)
 

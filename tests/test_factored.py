@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from dpjoin.model import factored, fit, model
-from dpjoin.model.factored import FactoredModel
+from dpjoin.model import ensemble, fit, model
+from dpjoin.model.averages import average_half_widths, averages
 from dpjoin.model.fit import Evidence
-from dpjoin.model.ratio import average_half_widths, averages
+from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.triangulate import tree_of
@@ -44,7 +44,7 @@ def _measured(cliques: Cliques, sigma: float, seed: int = 0, rows: int = 5000) -
     """A table with real interactions, and noisy marginals of it."""
     terms = Terms(Domain.split(SIZES), cliques)
     rng = np.random.default_rng(seed)
-    table = fit.table_of(terms, rng.standard_normal(terms.size), rows)
+    table = terms.table(rng.standard_normal(terms.size), rows)
     evidence = Evidence.none(terms.size)
     truth = terms.answers(table)
     for where in terms.slices:
@@ -97,22 +97,22 @@ def test_same_potentials_same_answers(sizes: list[int], data: st.DataObject) -> 
     assert tree.slices == terms.slices
     potentials, tau = rng.standard_normal(terms.size), rng.uniform(0.1, 2.0, len(cliques))
     dense = replace(fit.start(terms, 800.0), potentials=potentials, tau=tau)
-    loose = replace(factored.start(tree, 800.0), potentials=potentials, tau=tau)
-    assert np.allclose(800.0 * loose.calibrated.of_cliques, terms.answers(dense.table), rtol=1e-9)
-    assert np.allclose(loose.curvature, terms.curvature(dense.table), rtol=1e-9, atol=1e-9)
+    loose = replace(fit.start(tree, 800.0), potentials=potentials, tau=tau)
+    assert np.allclose(800.0 * loose.means, 800.0 * dense.means, rtol=1e-9)
+    assert np.allclose(loose.curvature, dense.curvature, rtol=1e-9, atol=1e-9)
     evidence = Evidence(rng.uniform(0, 100, terms.size), rng.uniform(0, 0.1, terms.size))
     assert np.allclose(fit.relearn_prior(loose, evidence).tau, fit.relearn_prior(dense, evidence).tau, rtol=1e-9)
     for pair in itertools.combinations(names, 2):
-        want = terms.domain.marginal(dense.table, pair)
-        assert np.allclose(800.0 * loose.calibrated.marginal(pair), want, rtol=1e-9)
+        want = dense.marginal(pair)
+        assert np.allclose(loose.marginal(pair), want, rtol=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_start_is_the_same(shape: str) -> None:
     """Prior widths of one-way and wider cliques start where the dense fit starts them."""
     terms, tree = Terms(Domain.split(SIZES), SHAPES[shape]), tree_of(SIZES, SHAPES[shape])
-    assert np.array_equal(factored.start(tree, 10.0).tau, fit.start(terms, 10.0).tau)
-    assert np.array_equal(factored.start(tree, 10.0).tau_each, fit.start(terms, 10.0).tau_each)
+    assert np.array_equal(fit.start(tree, 10.0).tau, fit.start(terms, 10.0).tau)
+    assert np.array_equal(fit.start(tree, 10.0).tau_each, fit.start(terms, 10.0).tau_each)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -122,7 +122,7 @@ def test_one_round_of_the_fit_is_the_same(shape: str, sigma: float) -> None:
     terms, evidence = _measured(SHAPES[shape], sigma)
     centre = np.random.default_rng(4).standard_normal(terms.size)
     dense = fit.maximise(fit.start(terms, 5000.0), evidence, steps=20, prior_mean=centre)
-    loose = factored.start(tree_of(SIZES, SHAPES[shape]), 5000.0)
+    loose = fit.start(tree_of(SIZES, SHAPES[shape]), 5000.0)
     loose = fit.maximise(loose, evidence, steps=20, prior_mean=centre)
     assert np.allclose(loose.potentials, dense.potentials, rtol=1e-5, atol=1e-6)
     assert np.allclose(fit.relearn_prior(loose, evidence).tau, fit.relearn_prior(dense, evidence).tau, rtol=1e-5)
@@ -138,34 +138,33 @@ def test_the_learnt_fit_is_the_same(shape: str, sigma: float) -> None:
     """
     terms, evidence = _measured(SHAPES[shape], sigma)
     dense = fit.learn(fit.start(terms, 5000.0), evidence)
-    loose = fit.learn(factored.start(tree_of(SIZES, SHAPES[shape]), 5000.0), evidence)
+    loose = fit.learn(fit.start(tree_of(SIZES, SHAPES[shape]), 5000.0), evidence)
     for pair in itertools.combinations(SIZES, 2):
-        want = terms.domain.marginal(dense.table, pair)
-        assert np.allclose(5000.0 * loose.calibrated.marginal(pair), want, rtol=1e-3, atol=0.05 * sigma), pair
+        want = dense.marginal(pair)
+        assert np.allclose(loose.marginal(pair), want, rtol=1e-3, atol=0.05 * sigma), pair
 
 
 def test_a_fit_recovers_what_it_is_told() -> None:
     """Nearly exact measurements of a model's marginals give back its marginals, measured or not."""
     terms, evidence = _measured(CYCLE, sigma=0.1)
-    loose = fit.learn(factored.start(tree_of(SIZES, CYCLE), 5000.0), evidence)
+    loose = fit.learn(fit.start(tree_of(SIZES, CYCLE), 5000.0), evidence)
     rng = np.random.default_rng(0)
-    truth = fit.table_of(terms, rng.standard_normal(terms.size), 5000.0)
+    truth = terms.table(rng.standard_normal(terms.size), 5000.0)
     for pair in (("a", "b"), ("a", "c"), ("e", "b")):
-        assert np.abs(5000.0 * loose.calibrated.marginal(pair) - terms.domain.marginal(truth, pair)).max() < 3.0
+        assert np.abs(loose.marginal(pair) - terms.domain.marginal(truth, pair)).max() < 3.0
 
 
-def _models(shape: str, sigma: float) -> tuple[model.Model, FactoredModel]:
+def _models(shape: str, sigma: float) -> tuple[model.Model, Model]:
     """The same release both ways, members included."""
     cliques = SHAPES[shape]
     terms, evidence = _measured(cliques, sigma)
     tree = tree_of(SIZES, cliques)
     start = fit.learn(fit.start(terms, 5000.0), evidence)
     same = replace(
-        factored.start(tree, start.total),
+        fit.start(tree, start.total),
         potentials=start.potentials,
         tau=start.tau,
         tails=start.tails,
-        seen=start.seen,
     )
     known = (frozenset(SIZES),)
     deviations = (sigma,) * len(cliques)
@@ -175,17 +174,17 @@ def _models(shape: str, sigma: float) -> tuple[model.Model, FactoredModel]:
             5000.0,
             terms,
             start.potentials,
-            members=model.plausible(start, evidence, total_deviation=20.0),
+            members=ensemble.ensemble(start, evidence, total_deviation=20.0),
             floor=2.0,
             known=known,
             deviations=deviations,
         ),
-        FactoredModel(
+        Model(
             terms.domain,
             5000.0,
-            potentials=start.potentials,
-            tree=tree,
-            members=model.plausible(same, evidence, total_deviation=20.0),
+            tree,
+            start.potentials,
+            members=ensemble.ensemble(same, evidence, total_deviation=20.0),
             floor=2.0,
             known=known,
             deviations=deviations,
@@ -224,8 +223,8 @@ def test_averages_know_what_no_clique_could_fit() -> None:
     (asked,) = parse_measures(_schema(), "SELECT a, AVG(d) FROM joined GROUP BY a")
     assert isinstance(asked, Average)
     before = average_half_widths(known, asked, 0.9)
-    left_out = replace(known, misfits=(factored.Misfit(("a", "d"), ratio=1e3, deviation=0.0),))
-    cells = 1e3 * factored.cell_errors(loose.answer(asked.count)[:, None] * np.ones(SIZES["d"]) / SIZES["d"])
+    left_out = replace(known, misfits=(model.Misfit(("a", "d"), ratio=1e3, deviation=0.0),))
+    cells = 1e3 * model.cell_errors(loose.answer(asked.count)[:, None] * np.ones(SIZES["d"]) / SIZES["d"])
     rough = np.sqrt((cells * (np.arange(SIZES["d"]) - averages(loose, asked)[:, None]) ** 2).sum(axis=1))
     added = average_half_widths(left_out, asked, 0.9)
     reach = np.maximum(averages(loose, asked), 4 - averages(loose, asked))
@@ -237,11 +236,9 @@ def test_averages_know_what_no_clique_could_fit() -> None:
 def test_bars_where_nothing_is_known() -> None:
     """Outside the known scopes bars are nan; without members the floor is all there is."""
     tree = tree_of(SIZES, CHAIN)
-    loose = FactoredModel(
-        Domain.split(SIZES), 100.0, potentials=np.zeros(tree.size), floor=3.0, known=(frozenset("ab"),), tree=tree
-    )
+    loose = Model(Domain.split(SIZES), 100.0, tree, np.zeros(tree.size), floor=3.0, known=(frozenset("ab"),))
     inside, outside = _groups()[0], _groups()[2]
-    assert loose.spread(inside) is None
+    assert loose.spreads(inside) == []
     assert np.array_equal(loose.error(inside, 0.9), np.full(12, 3.0))
     assert np.isnan(loose.error(outside, 0.9)).all()
     assert loose.knows(("b",))
@@ -252,9 +249,7 @@ def test_a_large_domain_has_no_table() -> None:
     """10^12 cells: answers and rows, but no table."""
     names = {f"x{i}": 10 for i in range(12)}
     tree = tree_of(names, itertools.pairwise(names))
-    loose = FactoredModel(
-        Domain.split(names), 1000.0, potentials=np.random.default_rng(0).standard_normal(tree.size), tree=tree
-    )
+    loose = Model(Domain.split(names), 1000.0, tree, np.random.default_rng(0).standard_normal(tree.size))
     with pytest.raises(ValueError, match=rf"cells of the domain \({10**12}\) must be at most .*; ask for answers"):
         _ = loose.table
     drawn = loose.rows(500, np.random.default_rng(0))
@@ -265,12 +260,12 @@ def test_a_large_domain_has_no_table() -> None:
 def test_members_are_fewer_where_a_step_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule of the dense fit, on the cells of the tree."""
     _, evidence = _measured(LOOSE, 5.0)
-    start = factored.start(tree_of(SIZES, LOOSE), 5000.0)
-    assert len(model.plausible(start, evidence, total_deviation=1.0, steps=2)) == model.MEMBERS
-    monkeypatch.setattr(model, "DEAR_CELLS", 1)
-    assert len(model.plausible(start, evidence, total_deviation=1.0, steps=2)) == model.MEMBERS // 2
+    start = fit.start(tree_of(SIZES, LOOSE), 5000.0)
+    assert len(ensemble.ensemble(start, evidence, total_deviation=1.0, steps=2)) == ensemble.MEMBERS
+    monkeypatch.setattr(ensemble, "LARGE_CELLS", 1)
+    assert len(ensemble.ensemble(start, evidence, total_deviation=1.0, steps=2)) == ensemble.MEMBERS // 2
     quick = fit.learn(start, evidence)
-    assert np.allclose(quick.calibrated.of_cliques * 5000.0, evidence.noisy, atol=30.0)
+    assert np.allclose(quick.means * 5000.0, evidence.noisy, atol=30.0)
 
 
 def test_learns_on_a_domain_of_a_million_million_cells() -> None:
@@ -279,14 +274,14 @@ def test_learns_on_a_domain_of_a_million_million_cells() -> None:
     pairs = list(itertools.pairwise(names))
     tree = tree_of(names, pairs)
     rng = np.random.default_rng(2)
-    rows = tree.calibrate([0.4 * rng.standard_normal((10, 10)) for _ in pairs]).sample(10_000, rng)
+    rows = tree.calibrate(0.4 * rng.standard_normal(tree.size)).sample(10_000, rng)
     truth = [np.histogram2d(rows[a], rows[b], bins=10, range=[[0, 10], [0, 10]])[0] for a, b in pairs]
     exact = np.concatenate([t.reshape(-1) for t in truth])
     evidence = Evidence(exact + 30.0 * rng.standard_normal(tree.size), np.full(tree.size, 1 / 900.0))
     begin = time.perf_counter()
-    learnt = fit.learn(factored.start(tree, 10_000.0), evidence)
+    learnt = fit.learn(fit.start(tree, 10_000.0), evidence)
     assert time.perf_counter() - begin < 5.0
-    found = 10_000.0 * learnt.calibrated.of_cliques
+    found = 10_000.0 * learnt.means
     # Even with the best factor, chosen by looking at the truth: the fit also knows that marginals agree.
     shrunk = 100.0 + (evidence.noisy - 100.0) * exact.var() / (exact.var() + 900.0)
     assert np.abs(found - exact).mean() < np.abs(shrunk - exact).mean()

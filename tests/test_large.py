@@ -27,7 +27,6 @@ from dpjoin.measure.cliques import wanted_cliques
 from dpjoin.measure.large_domains import cells_limit, looked_at
 from dpjoin.measure.progress import silent
 from dpjoin.methods.as_one import two_table_tight
-from dpjoin.model.factored import FactoredModel
 from dpjoin.model.model import Model
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
@@ -110,7 +109,8 @@ def million_million() -> tuple[dj.Release, dict[str, pa.Table]]:
 def test_one_table_of_a_million_million_cells(million_million: tuple[dj.Release, dict[str, pa.Table]]) -> None:
     """All pairs of 12 attributes: better than independent columns, and bars that hold."""
     release, tables = million_million
-    assert isinstance(release.model, FactoredModel)
+    assert isinstance(release.model, Model)
+    assert release.model.tree is not None
     assert release.model.tree.cells <= chosen.TREE_CELLS
     assert "66 wider marginals looked at" in release.facts["strategy"]
     found = evaluate(release, tables)
@@ -180,7 +180,8 @@ def test_a_joined_pair(method: str, tmp_path: Path) -> None:
     schema = pair_of_tables(12, 10)
     tables = pair_rows(12, 10, 4000)
     release = dj.release(schema, dj.Workload.marginals(schema, 2), tables, Budget(epsilon=4, delta=1e-6), method=method)
-    assert isinstance(release.model, FactoredModel)
+    assert isinstance(release.model, Model)
+    assert release.model.tree is not None
     assert release.method == ("capped" if method == "auto" else method)
     found = evaluate(release, tables)
     assert found.covered >= 0.8
@@ -196,7 +197,8 @@ def test_a_long_chain_takes_all_marginals() -> None:
     names = names_of(30)
     tables = {"t": pa.table(rows_of(30, 10, 10_000))}
     release = dj.release(schema, dj.Workload.marginals(schema, list(itertools.pairwise(names))), tables, BUDGET)
-    assert isinstance(release.model, FactoredModel)
+    assert isinstance(release.model, Model)
+    assert release.model.tree is not None
     assert release.model.misfits == ()
     assert release.facts["strategy"].startswith("59 marginals")
     found = evaluate(release, tables)
@@ -248,7 +250,8 @@ def test_replay_on_neighbours(kind: str, tree_cells: int, monkeypatch: pytest.Mo
         if kind == "one table":  # auto leaves delta unspent where it does not take the hybrid
             assert wrong == []
         assert [w for w in wrong if w != DELTA_LEFT] == []
-        assert isinstance(outcome.model, FactoredModel)
+        assert isinstance(outcome.model, Model)
+        assert outcome.model.tree is not None
         assert bool(outcome.model.misfits) == (tree_cells == 100)
 
 
@@ -266,7 +269,8 @@ def test_a_small_domain_answers_like_the_dense_model(all_cells: int, monkeypatch
     monkeypatch.setattr(chosen, "ALL_CELLS", all_cells)
     loose = dj.release(schema, workload, tables, SHARP)
     assert type(dense.model) is Model
-    assert isinstance(loose.model, FactoredModel)
+    assert isinstance(loose.model, Model)
+    assert loose.model.tree is not None
     assert np.abs(loose.answer() - dense.answer()).mean() < 1.5 * dense.error().mean()
     assert loose.model.table.sum() == pytest.approx(loose.join_size)
     first, second = evaluate(dense, tables), evaluate(loose, tables)

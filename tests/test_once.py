@@ -33,8 +33,8 @@ from dpjoin.measure.large_domains import holds_all
 from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.methods.as_one import two_table_tight
-from dpjoin.model.factored import FactoredModel
 from dpjoin.model.fit import Evidence, Fit, at_independence, learn, start, with_sums
+from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import (
@@ -52,6 +52,7 @@ from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import CELLS, Factor, kronecker, product_group
 from support.audit import audited, ledger_violations, tight_run
+from support.naive import table_of
 from support.one_table import rows_of, schema_of
 from support.skewed import changed, skewed_rows
 
@@ -364,7 +365,8 @@ def test_a_large_domain_with_few_marginals(monkeypatch: pytest.MonkeyPatch) -> N
     scopes = [("x0", "x1"), ("x2", "x3"), ("x4", "x5"), ("x6", "x7")]
     workload = dj.Workload.marginals(schema, scopes)
     release = dj.release(schema, workload, tables, BUDGET)
-    assert isinstance(release.model, FactoredModel)
+    assert isinstance(release.model, Model)
+    assert release.model.tree is not None
     assert release.ledger.epsilon == 1
     exact = np.concatenate(marginals_of(tables, scopes, 10))
     assert np.abs(release.answer() - exact).mean() < 6  # Laplace noise of scale four has four
@@ -418,7 +420,7 @@ def test_a_pair_tells_of_its_attributes() -> None:
     begun = at_independence(fit, told)
     assert begun.terms is fit.terms
     found = learn(fit, evidence)
-    assert np.abs(found.table.ravel() - table.ravel()).max() < 4.0
+    assert np.abs(table_of(found).ravel() - table.ravel()).max() < 4.0
 
 
 def test_sums_count_where_noise_drowns_cells() -> None:
@@ -432,7 +434,7 @@ def test_sums_count_where_noise_drowns_cells() -> None:
     noisy = table.ravel() + rng.laplace(0, deviation / 2**0.5, table.size)
     evidence = Evidence.none(terms.size).add(terms.slices[2], noisy, deviation**2)
     told = with_sums(begun, evidence, every=True)
-    off = [np.abs(learn(begun, e).table.sum(axis=0) - table.sum(axis=0)).sum() for e in (evidence, told)]
+    off = [np.abs(table_of(learn(begun, e)).sum(axis=0) - table.sum(axis=0)).sum() for e in (evidence, told)]
     assert off[1] < 0.7 * off[0]
     # What was measured by itself is weighed with the sum.
     both = with_sums(begun, evidence.add(terms.slices[1], np.full(4, 555.0), 4 * deviation**2), every=True)
@@ -448,16 +450,16 @@ def test_drowned_values_begin_where_they_are_together() -> None:
     terms = Terms(domain, (("k",),))
     noisy = np.append([4_000.0, 900.0], 0.1 + 1.5 * np.random.default_rng(0).standard_normal(1000))
     evidence = Evidence.none(1002).add(slice(0, 1002), noisy, 2.25)
-    found = at_independence(start(terms, 5_000.0), evidence).table.ravel()
+    found = table_of(at_independence(start(terms, 5_000.0), evidence)).ravel()
     assert found[:2] == pytest.approx([4_000.0, 900.0], rel=0.05)
     empty = Evidence.none(1002).add(slice(0, 1002), np.append(noisy[:2], np.full(1000, -1.0)), 2.25)
-    assert at_independence(start(terms, 5_000.0), empty).table.min() > 0
+    assert table_of(at_independence(start(terms, 5_000.0), empty)).min() > 0
 
 
 def test_steps_are_shorter_for_what_sums_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them the search would begin at the uniform table, with steps as long as the prior allows."""
     table = np.outer([5000.0, 400.0, 100.0], [0.01, 0.04, 0.05, 0.9])
     fit, evidence = narrow_fit(table)
-    assert np.abs(learn(fit, evidence).table.ravel() - table.ravel()).max() < 4.0
+    assert np.abs(table_of(learn(fit, evidence)).ravel() - table.ravel()).max() < 4.0
     monkeypatch.setattr("dpjoin.model.fit.with_sums", lambda _, evidence: evidence)
     assert not np.abs(at_independence(fit, evidence).potentials).any()

@@ -14,12 +14,12 @@ import dpjoin as dj
 from dpjoin.measure import weighted_sums as weighed
 from dpjoin.measure.weighted_sums import best_share, cut_weights, sum_terms, weighed_noise, weighed_sums
 from dpjoin.methods import table_models as alone
-from dpjoin.model.fit import Evidence, learn, relearn_prior, start, table_of
-from dpjoin.model.terms import Domain, Terms
-from dpjoin.model.weighted_terms import WeighedTerms
+from dpjoin.model.fit import Evidence, learn, relearn_prior, start
+from dpjoin.model.terms import Domain, Terms, WeightedSums
 from dpjoin.privacy.parts import LISTED
 from dpjoin.privacy.sensitivity import squared_norm
 from dpjoin.spec.workload import WEIGHT_BITS, product_group
+from support.naive import table_of
 
 
 def _schema(values: int, a: int, c: int) -> dj.Schema:
@@ -46,9 +46,9 @@ def test_a_sum_is_the_weighted_marginal_both_as_a_query_and_as_terms(values: int
 
 def _terms(
     row: Sequence[int], sizes: dict[str, int], cliques: tuple[tuple[str, ...], ...], summed: tuple[tuple[str, ...], ...]
-) -> WeighedTerms:
+) -> Terms:
     domain = Domain((LISTED,), tuple(sizes), {LISTED: len(row), **sizes})
-    return WeighedTerms(domain, cliques, row_weights=np.array(row) / 2**WEIGHT_BITS, summed=summed)
+    return Terms(domain, cliques, sums=WeightedSums(np.array(row) / 2**WEIGHT_BITS, summed))
 
 
 def test_a_row_moves_one_sum_by_at_most_one() -> None:
@@ -65,7 +65,7 @@ def test_folding_leaves_the_model_as_it_is(seed: int) -> None:
     terms = _terms(rng.integers(1, 2**WEIGHT_BITS, 4).tolist(), {"a": 3, "c": 2}, CLIQUES, (("a",), ("c",)))
     potentials = rng.standard_normal(terms.size)
     plain = Terms(terms.domain, CLIQUES)
-    assert table_of(plain, terms.folded(potentials), 100.0) == pytest.approx(table_of(terms, potentials, 100.0))
+    assert plain.table(terms.folded(potentials), 100.0) == pytest.approx(terms.table(potentials, 100.0))
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -80,16 +80,17 @@ def test_logits_answers_and_curvature_are_those_of_the_definition(seed: int) -> 
         for cell in np.ndindex(*(terms.domain.sizes[a] for a in scope)):
             at = dict(zip(scope, cell, strict=True))
             features.append([float(_lies(v, i, j, at)) for v, i, j in np.ndindex(3, 2, 2)])
-    for scope in terms.summed:
+    for scope in terms.sums.scopes:
         for cell in np.ndindex(*(2 for _ in scope)):
             at = dict(zip(scope, cell, strict=True))
             features.append([row[v] / 2**WEIGHT_BITS * _lies(v, i, j, at) for v, i, j in np.ndindex(3, 2, 2)])
     weights, cells = np.array(features), table.reshape(-1)
     assert terms.size == len(weights)
     assert terms.answers(table) == pytest.approx(weights @ cells)
-    assert terms.logits(potentials).reshape(-1) == pytest.approx(potentials @ weights)
+    assert terms.logits(potentials, np.empty_like(table)).reshape(-1) == pytest.approx(potentials @ weights)
     expected = weights**2 @ cells - (weights @ cells) ** 2 / cells.sum()
-    assert terms.curvature(table) == pytest.approx(np.maximum(expected, 0.0), abs=1e-9)
+    found = terms.squares(table) - terms.answers(table) ** 2 / cells.sum()
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def _lies(listed: int, a: int, c: int, where: dict[str, int]) -> bool:
@@ -100,10 +101,10 @@ def _lies(listed: int, a: int, c: int, where: dict[str, int]) -> bool:
 def test_sums_beside_product_queries_or_without_weights_are_refused() -> None:
     domain = Domain((LISTED,), ("a",), {LISTED: 3, "a": 2})
     with pytest.raises(ValueError, match="must have 3 weights"):
-        WeighedTerms(domain, ((LISTED,),), row_weights=np.ones(2), summed=(("a",),))
+        Terms(domain, ((LISTED,),), sums=WeightedSums(np.ones(2), (("a",),)))
     query = product_group(_schema(3, 2, 1), {"t": (("a",), [[1.0, 0.0]])})
     with pytest.raises(ValueError, match="no product queries"):
-        WeighedTerms(domain, ((LISTED,),), (query,), row_weights=np.ones(3), summed=(("a",),))
+        Terms(domain, ((LISTED,),), (query,), sums=WeightedSums(np.ones(3), (("a",),)))
 
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=12))
@@ -132,7 +133,7 @@ def test_sums_get_more_where_values_are_alike() -> None:
     (group,) = weighed_sums(schema, [("a",)], weights)
     own = dj.Workload.marginals(schema, [(LISTED, "a")])
     terms = sum_terms(own, [(LISTED,), ("a",), (LISTED, "a")], [group])
-    assert terms.row_weights == pytest.approx([1.0, 0.5, 0.5, 0.25])
+    assert terms.sums.weights == pytest.approx([1.0, 0.5, 0.5, 0.25])
     alike, unlike = (best_share(terms, weights, np.array([1.0, 1.0, tau, 1.0])) for tau in (0.1, 2.0))
     level = 2.0  # = 4 - 2, all that is cut off
     for tau, found in ((0.1, alike), (2.0, unlike)):
@@ -149,7 +150,7 @@ def test_priors_of_free_cliques_stay_wide() -> None:
     free, usual = (start(terms, 60.0, free=some) for some in ([(LISTED,)], []))
     assert relearn_prior(free, evidence).tau[0] == free.tau[0]
     assert relearn_prior(usual, evidence).tau[0] != usual.tau[0]
-    assert learn(free, evidence).table == pytest.approx(np.full((3, 2), 10.0), rel=0.01)
+    assert table_of(learn(free, evidence)) == pytest.approx(np.full((3, 2), 10.0), rel=0.01)
 
 
 def test_forecast_of_sums() -> None:

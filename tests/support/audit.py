@@ -18,7 +18,7 @@ from scipy import stats
 from dpjoin.auto.registry import spendable
 from dpjoin.engine.interface import Engine, ExactDegrees, Value
 from dpjoin.measure.progress import silent
-from dpjoin.model.factored import FactoredModel
+from dpjoin.model.model import Model
 from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.gate import Draws
@@ -240,7 +240,7 @@ def tight_run(
 
 def published(outcome: Any) -> Any:
     """What an algorithm's outcome makes public, as one array."""
-    if isinstance(outcome.model, FactoredModel):
+    if isinstance(outcome.model, Model) and outcome.model.tree is not None:
         model = outcome.model
         parts = [model.potentials, *(p for p, _ in model.members), [t for _, t in model.members], model.deviations]
         parts += [[m.ratio for m in model.misfits], [model.total, outcome.noisy_total, outcome.sensitivity]]

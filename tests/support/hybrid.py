@@ -22,7 +22,7 @@ from dpjoin.methods import hybrid
 from dpjoin.methods.as_one import Outcome
 from dpjoin.methods.hybrid import Cut, hybrid_tight
 from dpjoin.methods.per_table import per_table_shares, per_table_tight
-from dpjoin.model.model import plausible
+from dpjoin.model.ensemble import ensemble
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import churn
@@ -96,7 +96,7 @@ def chosen_cut(turn: int) -> Callable[..., Cut]:
 def few_members() -> Iterator[pytest.MonkeyPatch]:
     """Two refits for error bars instead of a dozen: they take most of the time, and see noisy answers only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(as_one, "plausible", partial(plausible, members=2))
+        patch.setattr(as_one, "ensemble", partial(ensemble, members=2))
         yield patch
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.model.fit import Fit
+from dpjoin.model.terms import Domain, FloatArray, Terms
 from dpjoin.spec.workload import Group, Kronecker
 
 
@@ -59,3 +60,8 @@ def naive_rounds(
         table = table * np.exp(cell_weights(domain, groups[g], i) * ((noisy - answer) / (2 * total)))
         table *= total / table.sum()
     return average / count, chosen
+
+
+def table_of(fit: Fit[Terms]) -> FloatArray:
+    """A fit's cells, rows x columns."""
+    return fit.terms.table(fit.potentials, fit.total)

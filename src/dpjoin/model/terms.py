@@ -275,7 +275,7 @@ class Terms:
             parts.append((weights**power @ table) @ columns)
         return np.concatenate(parts, dtype=np.float64)
 
-    def logits(self, potentials: FloatArray, out: RealArray) -> None:
+    def logits(self, potentials: FloatArray, out: RealArray) -> RealArray:
         """Write the sum of the potentials at every cell to `out`, rows x columns."""
         first = self.clique_size
         self.designs(out.dtype.type).logits(potentials[:first], out)
@@ -284,6 +284,7 @@ class Terms:
         if self._summed is not None:
             weights, columns = self._summed
             out += np.outer(weights, columns @ potentials[first:])
+        return out
 
     def exponentials(self, potentials: FloatArray, out: RealArray) -> None:
         """Write exp(logits) to `out`, scaled so that the largest is one; zeros outside the support."""
