@@ -1,0 +1,605 @@
+"""Break every definition that PROOFS.md hashes, and see which test notices.
+
+python tools/mutate.py                     the main mutant of every definition
+python tools/mutate.py --only gauge --all  every mutant of the definitions whose name contains "gauge"
+python tools/mutate.py --page FILE         the same as the first, and write the result as a page
+
+No file is changed. Tests are collected in one process; each mutant runs in a fork of it, in which the function has the
+code of the mutant. A mutant of a constant or of a class's fields runs in a fork that imports the package anew. Only
+tests that execute the definition run, the quickest first, until one fails. Which tests do is found out by running each
+test file one time with a mark in every function, and kept in a cache folder until that test file changes.
+
+`mutants.toml` lists mutants that were read and found equivalent, with the reason; the next one takes their place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import gc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+import tomllib
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mutants import Mutant, mutants
+from proofs import PROVES, find
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--doctest-modules", "-m", "not full"]
+MEMORY = 6 << 30
+"""Bytes of address space for the tests of one mutant, which may build something endless."""
+FILES_AT_ONCE = 4
+"""Test files that a mutant with an import of its own collects before it collects all others."""
+
+
+# The code ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Module:
+    name: str
+    path: Path
+    tree: ast.Module
+
+
+@dataclass
+class Project:
+    root: Path
+    proofs: Path
+    modules: dict[str, Module] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        source = self.root / "src"
+        for path in sorted(source.rglob("*.py")):
+            name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+            self.modules[name] = Module(name, path, ast.parse(path.read_text(encoding="utf-8")))
+
+    def definitions(self) -> list[str]:
+        """What PROOFS.md hashes, in its order."""
+        return [match["name"] for match in PROVES.finditer(self.proofs.read_text(encoding="utf-8"))]
+
+    def locate(self, definition: str) -> tuple[Module, ast.stmt]:
+        parts = definition.split(".")
+        cut = max(n for n in range(1, len(parts)) if ".".join(parts[:n]) in self.modules)
+        module = self.modules[".".join(parts[:cut])]
+        body, node = module.tree.body, None
+        for part in parts[cut:]:
+            node = find(body, part)
+            if node is None:
+                raise SystemExit(f"{definition}: proved, but not in the code")
+            body = node.body if isinstance(node, ast.ClassDef) else []
+        assert node is not None
+        return module, node
+
+    def mutants(self, definition: str) -> list[Mutant]:
+        module, node = self.locate(definition)
+        return mutants(definition, node, canonical=_canonical_names(module.tree))
+
+    def users(self, definition: str) -> set[str]:
+        """Functions whose tests may notice: the definition itself, its methods, or those that mention its name."""
+        _, node = self.locate(definition)
+        own = set(_functions(node, definition.rpartition(".")[0]))
+        if own:
+            return own
+        name = definition.rpartition(".")[2]
+        return {
+            function
+            for other in self.modules.values()
+            for function, body in _functions(other.tree, other.name).items()
+            if any(name in (getattr(n, "id", ""), getattr(n, "attr", "")) for n in ast.walk(body))
+        }
+
+
+def _canonical_names(tree: ast.Module) -> frozenset[str]:
+    """Functions of a module called `canonical`, as this module calls them: skipping one takes a value as it came."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("canonical"):
+            found |= {alias.asname or alias.name for alias in node.names}
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "canonical":
+            found.add(f"canonical.{node.attr}")
+    return frozenset(found)
+
+
+def _functions(node: ast.AST, prefix: str) -> dict[str, ast.FunctionDef]:
+    """Functions and methods at or below a definition by dotted name, without those inside functions."""
+    if isinstance(node, ast.FunctionDef):
+        return {f"{prefix}.{node.name}": node}
+    inside = f"{prefix}.{node.name}" if isinstance(node, ast.ClassDef) else prefix
+    found = {}
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            found |= _functions(child, inside)
+    return found
+
+
+class Changed(importlib.machinery.SourceFileLoader):
+    """Imports a module from a changed tree."""
+
+    def __init__(self, module: Module, names: dict[str, object]) -> None:
+        super().__init__(module.name, str(module.path))
+        self.module, self.names = module, names
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return compile(self.module.tree, str(self.module.path), "exec", dont_inherit=True)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        vars(module).update(self.names)
+        super().exec_module(module)
+
+
+class Finder:
+    """Finds modules whose tree was changed before the others do."""
+
+    def __init__(self, modules: Iterable[Module], names: dict[str, object]) -> None:
+        self.loaders = {module.name: Changed(module, names) for module in modules}
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        if name not in self.loaders:
+            return None
+        return importlib.util.spec_from_file_location(name, self.loaders[name].path, loader=self.loaders[name])
+
+
+def _clear_caches(project: Project) -> None:
+    """Forget results that were computed before, so that every test calls what it needs."""
+    for module in [sys.modules[name] for name in project.modules if name in sys.modules]:
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear") and hasattr(value, "__wrapped__"):
+                value.cache_clear()
+
+
+def _patch(project: Project, mutant: Mutant) -> bool:
+    """Give the function that holds a mutant its code. False if that cannot be done without a new import."""
+    module, _ = project.locate(mutant.definition)
+    mutant.apply()
+    try:
+        code = compile(module.tree, str(module.path), "exec", dont_inherit=True)
+    finally:
+        mutant.undo()
+    changed: dict[tuple[str, int], types.CodeType] = {}
+    waiting: list[types.CodeType] = [code]
+    while waiting:
+        for inner in waiting.pop().co_consts:
+            if isinstance(inner, types.CodeType):
+                changed[inner.co_qualname, inner.co_firstlineno] = inner
+                waiting.append(inner)
+    patched = False
+    for function in gc.get_objects():
+        if type(function) is types.FunctionType and function.__code__.co_filename == str(module.path):
+            new = changed.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
+            if new is not None and new != function.__code__:
+                try:
+                    function.__code__ = new
+                except ValueError:  # it no longer uses what its class or its outer function gives it
+                    return False
+                patched = True
+    return patched
+
+
+# Which tests execute what -----------------------------------------------------------------------------------------
+
+
+def _mark(project: Project, marks: set[str]) -> None:
+    """Put a mark at the start of every function, and import the package with these marks from now on."""
+    chosen = []
+    for module in project.modules.values():
+        if any("numba" in ast.unparse(n) for n in ast.walk(module.tree) if isinstance(n, ast.Import | ast.ImportFrom)):
+            continue  # compiled code cannot leave marks
+        chosen.append(module)
+        for name, function in _functions(module.tree, module.name).items():
+            mark = ast.parse(f"__mark__({name!r})").body[0]
+            place = 1 if ast.get_docstring(function, clean=False) is not None else 0
+            function.body.insert(place, ast.fix_missing_locations(ast.copy_location(mark, function)))
+    sys.meta_path.insert(0, Finder(chosen, {"__mark__": marks.add}))
+
+
+class Recorder:
+    """A pytest plugin that notes for each test its seconds and the functions that it executes."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.marks: set[str] = set()
+        self.tests: dict[str, dict[str, Any]] = {}
+        self.shared: dict[Any, tuple[set[str], float]] = {}
+        self.apart = 0.0
+        self.failed: set[str] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        _clear_caches(self.project)
+        self.marks.clear()
+        self.apart = 0.0
+        start = time.perf_counter()
+        result = yield
+        seconds = time.perf_counter() - start - self.apart
+        found = set(self.marks)
+        info = getattr(item, "_fixtureinfo", None)
+        for fixture in (f for found_fixtures in info.name2fixturedefs.values() for f in found_fixtures) if info else ():
+            marks, needed = self.shared.get(fixture, (set(), 0.0))
+            found |= marks
+            seconds += needed
+        if item.nodeid not in self.failed:
+            self.tests[item.nodeid] = {"seconds": round(seconds, 4), "executes": sorted(found)}
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        before = set(self.marks)
+        self.marks.clear()
+        start = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            seconds = time.perf_counter() - start
+            self.apart += seconds
+            self.shared[fixturedef] = (set(self.marks), seconds)
+            self.marks |= before
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.passed:
+            self.failed.add(report.nodeid)
+
+
+def _fork(job: Callable[[Callable[[str], None]], object]) -> Iterator[str]:
+    """Run a job in a fork, without its output. Yields the lines that it sends; the last says how it ended."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.close(reader)
+            silent = os.open(os.devnull, os.O_WRONLY)
+            if not os.environ.get("LOUD"): os.dup2(silent, 1)
+            if not os.environ.get("LOUD"): os.dup2(silent, 2)
+            job(lambda line: os.write(writer, f"{line}\n".encode()))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as pipe:
+        yield from (line.rstrip("\n") for line in pipe)
+    _, ended = os.waitpid(child, 0)
+    yield "clock" if os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGALRM else "end"
+
+
+def test_files(project: Project, tests: Sequence[str]) -> list[Path]:
+    """Test files and modules with doctests."""
+    found = [path for folder in tests for path in sorted((project.root / folder).rglob("test_*.py"))]
+    return found + [m.path for m in project.modules.values() if ">>>" in m.path.read_text(encoding="utf-8")]
+
+
+def coverage(project: Project, files: Sequence[Path], cache: Path) -> dict[str, dict[str, Any]]:
+    """For each test that passes: its seconds and the functions that it executes."""
+    cache.mkdir(parents=True, exist_ok=True)
+    tests: dict[str, dict[str, Any]] = {}
+    for path in files:
+        content = path.read_bytes()
+        name = str(path.relative_to(project.root)).replace("/", "-")
+        kept = cache / f"{name}-{sha256(content).hexdigest()[:16]}.json"
+        if not kept.exists():
+            start = time.perf_counter()
+
+            def record(send: Callable[[str], None], path: Path = path, kept: Path = kept) -> None:
+                recorder = Recorder(project)
+                _mark(project, recorder.marks)
+                if pytest.main([*OPTIONS, f"--rootdir={project.root}", str(path)], plugins=[recorder]) in (0, 1, 5):
+                    kept.write_text(json.dumps(recorder.tests))
+
+            list(_fork(record))
+            count = len(json.loads(kept.read_text())) if kept.exists() else 0
+            _say(f"{path.relative_to(project.root)}: {count} tests, {time.perf_counter() - start:.0f} s")
+        if kept.exists():
+            tests |= json.loads(kept.read_text())
+    return tests
+
+
+# Running the mutants ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    """What became of a mutant. `by` is the test that failed; empty if none did."""
+
+    definition: str
+    kind: str
+    mutant: str
+    by: str = ""
+    how: str = ""
+    tried: int = 0
+    covering: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A mutant, the tests to run in their order, and how many there are in all."""
+
+    mutant: Mutant
+    order: tuple[str, ...]
+    covering: int
+
+    def verdict(self, lines: Sequence[str]) -> Verdict:
+        """What the lines of a fork say."""
+        started = [line.removeprefix("start ") for line in lines if line.startswith("start ")]
+        failed = [line.removeprefix("failed ") for line in lines if line.startswith("failed ")]
+        by, how = "", ""
+        if failed:
+            by, how = failed[0], "fails"
+        elif self.order and "survived" not in lines:
+            by = started[-1] if started else "import"
+            how = "does not end" if lines[-1] == "clock" else "breaks off"
+        m = self.mutant
+        return Verdict(m.definition, m.kind, m.text, by, how, len(started), self.covering)
+
+
+class Runner:
+    """A pytest plugin that runs tests, and says which of them starts and which one fails."""
+
+    def __init__(self, limits: dict[str, float], send: Callable[[str], None]) -> None:
+        self.limits, self.send = limits, send
+        self.failed = ""
+
+    def run(self, items: Sequence[pytest.Item], order: Sequence[str], send: Callable[[str], None]) -> None:
+        """One test after the other until one fails."""
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        _do_not_shrink()
+        named = {item.nodeid: item for item in items}
+        chosen = [named[name] for name in order if name in named]
+        for n, item in enumerate(chosen):
+            send(f"start {item.nodeid}")
+            signal.setitimer(signal.ITIMER_REAL, self.limits[item.nodeid])
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=chosen[n + 1] if n + 1 < len(chosen) else None)
+            if self.failed:
+                send(f"failed {self.failed}")
+                return
+        send("survived")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed = self.failed or report.nodeid
+
+
+class Patching(Runner):
+    """Runs the tests of each mutant in a fork of the process that has collected them all; sends verdicts."""
+
+    def __init__(
+        self, project: Project, jobs: Sequence[Job], limits: dict[str, float], send: Callable[[str], None]
+    ) -> None:
+        super().__init__(limits, send)
+        self.project, self.jobs = project, jobs
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        gc.freeze()
+        for n, job in enumerate(self.jobs):
+
+            def patched(send: Callable[[str], None], job: Job = job) -> None:
+                if not _patch(self.project, job.mutant):
+                    send("import")
+                    return
+                _clear_caches(self.project)
+                self.run(session.items, job.order, send)
+
+            lines = list(_fork(patched))
+            self.send(json.dumps([n, None if "import" in lines else vars(job.verdict(lines))]))
+        return True
+
+
+class Importing(Runner):
+    """Runs the tests of one mutant, which this process has imported."""
+
+    def __init__(self, job: Job, limits: dict[str, float], send: Callable[[str], None]) -> None:
+        super().__init__(limits, send)
+        self.job = job
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.run(session.items, self.job.order, self.send)
+        return True
+
+
+def _do_not_shrink() -> None:
+    """A first failing example is enough."""
+    with contextlib.suppress(ImportError):
+        from hypothesis.internal.conjecture import engine
+
+        engine.MAX_SHRINKING_SECONDS = 0
+
+
+def _files(project: Project, order: Iterable[str]) -> list[str]:
+    """Where tests are, in their order."""
+    return list(dict.fromkeys(str(project.root / test.partition("::")[0]) for test in order))
+
+
+def _with_import(project: Project, job: Job, limits: dict[str, float]) -> Verdict:
+    """The verdict on a mutant that a fork imports: first with the quickest tests' files, then with all others."""
+    files = _files(project, job.order)
+    lines: list[str] = []
+    module, _ = project.locate(job.mutant.definition)
+    for some in (files[:FILES_AT_ONCE], files[FILES_AT_ONCE:]):
+        if not some:
+            continue
+
+        def imported(send: Callable[[str], None], some: list[str] = some) -> None:
+            job.mutant.apply()
+            sys.meta_path.insert(0, Finder([module], {}))
+            pytest.main([*OPTIONS, f"--rootdir={project.root}", *some], plugins=[Importing(job, limits, send)])
+
+        found = list(_fork(imported))
+        lines = [line for line in lines if line != "survived"] + found
+        if "survived" not in found:
+            break
+    return job.verdict(lines)
+
+
+def run(
+    project: Project, chosen: Sequence[Mutant], tests: dict[str, dict[str, Any]], *, seconds: float
+) -> Iterator[Verdict]:
+    """Verdicts on mutants, by the tests that execute their definitions: `seconds` of them at most, the quickest."""
+    by_function: dict[str, list[str]] = {}
+    for test, entry in tests.items():
+        for function in entry["executes"]:
+            by_function.setdefault(function, []).append(test)
+    limits = {test: 10 + 10 * entry["seconds"] for test, entry in tests.items()}
+
+    def job_of(mutant: Mutant) -> Job:
+        found = {test for function in project.users(mutant.definition) for test in by_function.get(function, ())}
+        ordered = sorted(found, key=lambda test: (tests[test]["seconds"], test))
+        spent = accumulate(tests[test]["seconds"] for test in ordered)
+        return Job(
+            mutant, tuple(test for test, sum_ in zip(ordered, spent, strict=True) if sum_ <= seconds), len(found)
+        )
+
+    jobs = [job_of(mutant) for mutant in chosen]
+    inside = [job for job in jobs if job.mutant.in_function]
+    outside = [job for job in jobs if not job.mutant.in_function]
+    files = _files(project, (test for job in inside for test in job.order))
+
+    def collected(send: Callable[[str], None]) -> None:
+        plugin = Patching(project, inside, limits, send)
+        pytest.main([*OPTIONS, f"--rootdir={project.root}", *files], plugins=[plugin])
+
+    for line in _fork(collected) if inside else ():
+        if line not in ("end", "clock"):
+            n, verdict = json.loads(line)
+            if verdict is None:
+                outside.append(inside[n])
+            else:
+                yield Verdict(**verdict)
+    for job in outside:
+        yield _with_import(project, job, limits)
+
+
+# What is asked and what is said ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """Mutants that were read and do not count, with the reason, by (definition, mutant)."""
+
+    reasons: dict[tuple[str, str], str]
+
+    @classmethod
+    def read(cls, path: Path) -> Reviewed:
+        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", []) if path.exists() else []
+        return cls({(entry["definition"], entry["mutant"]): entry["reason"] for entry in entries})
+
+    def stale(self, project: Project) -> list[str]:
+        """Entries about code that is no longer there."""
+        known = set(project.definitions())
+        texts = {name: {m.text for m in project.mutants(name)} for name, _ in self.reasons if name in known}
+        return [f"{name}: {text}" for name, text in self.reasons if text not in texts.get(name, ())]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _one_line(verdict: Verdict) -> str:
+    found = f"{verdict.how}: {verdict.by}" if verdict.by else f"SURVIVED {verdict.tried} of {verdict.covering} tests"
+    return f"{verdict.definition} | {verdict.kind} | {verdict.mutant} | {found}"
+
+
+def page(verdicts: Sequence[Verdict], without: Sequence[str], reviewed: Reviewed) -> str:
+    """The result as a page: how many, which survived, which were left out and why, and all of them."""
+    caught = [v for v in verdicts if v.by]
+    share = 100 * len(caught) / max(1, len(verdicts))
+    lines = [
+        "# Mutation",
+        "",
+        "Written by `make mutate`, which breaks every definition that `src/dpjoin/privacy/PROOFS.md` hashes, one at a",
+        "time, and runs the tests that execute it until one fails. See `tools/mutate.py` and `tools/mutants.py`.",
+        "",
+        f"Caught by a test: {len(caught)} of {len(verdicts)} definitions ({share:.1f} %).",
+        "",
+        "## Survivors",
+        "",
+        *([f"- `{v.definition}`: `{v.mutant}`" for v in verdicts if not v.by] or ["None."]),
+        "",
+        "## Definitions without a mutant",
+        "",
+        *([f"- `{name}`" for name in without] or ["None."]),
+        "",
+        "## Mutants that do not count",
+        "",
+        "Read and found to change nothing that a caller can rely on; the next mutant took their place.",
+        "",
+        *(f"- `{name}`: `{text}`. {reason}" for (name, text), reason in reviewed.reasons.items()),
+        "",
+        "## All",
+        "",
+        "| definition | mutant | caught by |",
+        "|---|---|---|",
+        *(
+            f"| {v.definition.removeprefix('dpjoin.')} | `{v.mutant.replace('|', '¦')}` | "
+            f"{v.by.removeprefix('tests/') or '**none**'}{'' if v.how in ('', 'fails') else f' ({v.how})'} |"
+            for v in verdicts
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Break what PROOFS.md hashes, and see which test notices.")
+    parser.add_argument("--only", default="", help="a regular expression that names must contain")
+    parser.add_argument("--all", action="store_true", help="every mutant, not the main one of each definition")
+    parser.add_argument("--list", action="store_true", help="only print the mutants")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for one mutant, the quickest first")
+    parser.add_argument("--page", type=Path, help="where to write the result")
+    parser.add_argument("--root", type=Path, default=ROOT, help="project folder")
+    parser.add_argument("--proofs", default="src/dpjoin/privacy/PROOFS.md", help="inside the project folder")
+    parser.add_argument("--tests", nargs="*", default=["tests"], help="folders or files with tests, inside it")
+    parser.add_argument("--reviewed", default="tools/mutants.toml", help="mutants that do not count, inside it")
+    parser.add_argument("--cache", type=Path, help="folder for what tests execute; .mutate in the project folder")
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    project = Project(root, root / options.proofs)
+    reviewed = Reviewed.read(root / options.reviewed)
+    chosen: list[Mutant] = []
+    without = []
+    for name in project.definitions():
+        if re.search(options.only, name):
+            found = [m for m in project.mutants(name) if (name, m.text) not in reviewed.reasons]
+            chosen += found if options.all else found[:1]
+            without += [] if found else [name]
+    for entry in reviewed.stale(project):
+        _say(f"reviewed, but no longer there: {entry}")
+    if options.list:
+        for mutant in chosen:
+            print(f"{mutant.definition} | {mutant.kind} | {mutant.text}")
+        return 0
+    sys.path.insert(0, str(root / "src"))
+    os.chdir(root)
+    tests = coverage(project, test_files(project, options.tests), options.cache or root / ".mutate")
+    verdicts = []
+    for verdict in run(project, chosen, tests, seconds=options.seconds):
+        print(_one_line(verdict), flush=True)
+        verdicts.append(verdict)
+    order = {(m.definition, m.text): n for n, m in enumerate(chosen)}
+    verdicts.sort(key=lambda v: order[v.definition, v.mutant])
+    caught = sum(bool(v.by) for v in verdicts)
+    print(f"{caught} of {len(verdicts)} caught; without a mutant: {', '.join(without) or 'none'}")
+    if options.page:
+        options.page.write_text(page(verdicts, without, reviewed), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
