@@ -6,7 +6,7 @@ python tools/mutate.py --page FILE         the same as the first, and write the 
 
 No file is changed. Tests are collected in one process; each mutant runs in a fork of it, in which the function has the
 code of the mutant. A mutant of a constant or of a class's fields runs in a fork that imports the package anew. Only
-tests that execute the definition run, the quickest first, until one fails. Which tests do is found out by running each
+tests that execute the definition run, until one fails; quick ones that execute little else come first. Which tests do is found out by running each
 test file one time with a mark in every function, and kept in a cache folder until that test file changes.
 
 `mutants.toml` lists mutants that were read and found equivalent, with the reason; the next one takes their place.
@@ -165,7 +165,7 @@ def _clear_caches(project: Project) -> None:
                 value.cache_clear()
 
 
-def _patch(project: Project, mutant: Mutant) -> bool:
+def _patch(project: Project, mutant: Mutant, functions: Sequence[types.FunctionType]) -> bool:
     """Give the function that holds a mutant its code. False if that cannot be done without a new import."""
     module, _ = project.locate(mutant.definition)
     mutant.apply()
@@ -181,8 +181,8 @@ def _patch(project: Project, mutant: Mutant) -> bool:
                 changed[inner.co_qualname, inner.co_firstlineno] = inner
                 waiting.append(inner)
     patched = False
-    for function in gc.get_objects():
-        if type(function) is types.FunctionType and function.__code__.co_filename == str(module.path):
+    for function in functions:
+        if function.__code__.co_filename == str(module.path):
             new = changed.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
             if new is not None and new != function.__code__:
                 try:
@@ -269,8 +269,10 @@ def _fork(job: Callable[[Callable[[str], None]], object]) -> Iterator[str]:
         try:
             os.close(reader)
             silent = os.open(os.devnull, os.O_WRONLY)
-            if not os.environ.get("LOUD"): os.dup2(silent, 1)
-            if not os.environ.get("LOUD"): os.dup2(silent, 2)
+            if not os.environ.get("LOUD"):
+                os.dup2(silent, 1)
+            if not os.environ.get("LOUD"):
+                os.dup2(silent, 2)
             job(lambda line: os.write(writer, f"{line}\n".encode()))
             status = 0
         finally:
@@ -388,11 +390,13 @@ class Patching(Runner):
         self.project, self.jobs = project, jobs
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        gc.freeze()
+        for module in {self.project.locate(job.mutant.definition)[0].name for job in self.jobs}:
+            importlib.import_module(module)
+        functions = [found for found in gc.get_objects() if type(found) is types.FunctionType]
         for n, job in enumerate(self.jobs):
 
             def patched(send: Callable[[str], None], job: Job = job) -> None:
-                if not _patch(self.project, job.mutant):
+                if not _patch(self.project, job.mutant, functions):
                     send("import")
                     return
                 _clear_caches(self.project)
@@ -452,16 +456,18 @@ def _with_import(project: Project, job: Job, limits: dict[str, float]) -> Verdic
 def run(
     project: Project, chosen: Sequence[Mutant], tests: dict[str, dict[str, Any]], *, seconds: float
 ) -> Iterator[Verdict]:
-    """Verdicts on mutants, by the tests that execute their definitions: `seconds` of them at most, the quickest."""
+    """Verdicts on mutants, by the tests that execute their definitions: `seconds` of them at most."""
     by_function: dict[str, list[str]] = {}
     for test, entry in tests.items():
         for function in entry["executes"]:
             by_function.setdefault(function, []).append(test)
     limits = {test: 10 + 10 * entry["seconds"] for test, entry in tests.items()}
+    # Quick tests first, and of these the ones that execute little else: they look closest.
+    price = {test: (0.02 + entry["seconds"]) * len(entry["executes"]) for test, entry in tests.items()}
 
     def job_of(mutant: Mutant) -> Job:
         found = {test for function in project.users(mutant.definition) for test in by_function.get(function, ())}
-        ordered = sorted(found, key=lambda test: (tests[test]["seconds"], test))
+        ordered = sorted(found, key=lambda test: (price[test], test))
         spent = accumulate(tests[test]["seconds"] for test in ordered)
         return Job(
             mutant, tuple(test for test, sum_ in zip(ordered, spent, strict=True) if sum_ <= seconds), len(found)
@@ -561,7 +567,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="a regular expression that names must contain")
     parser.add_argument("--all", action="store_true", help="every mutant, not the main one of each definition")
     parser.add_argument("--list", action="store_true", help="only print the mutants")
-    parser.add_argument("--seconds", type=float, default=60, help="of tests for one mutant, the quickest first")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for one mutant")
     parser.add_argument("--page", type=Path, help="where to write the result")
     parser.add_argument("--root", type=Path, default=ROOT, help="project folder")
     parser.add_argument("--proofs", default="src/dpjoin/privacy/PROOFS.md", help="inside the project folder")
