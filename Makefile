@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-full lint bench proofs clean
+.PHONY: help demo test test-full lint bench proofs mutate clean
 
 help:                           ## what there is to make
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-11s %s\n", $$1, $$2 }'
@@ -29,6 +29,9 @@ bench: .venv/bench.stamp        ## accuracy and speed against peers, into benchm
 
 proofs: .venv/dev.stamp         ## after reading code and proof side by side: record that they fit
 	$(BIN)/python tools/proofs.py --update
+
+mutate: .venv/dev.stamp         ## break what the proofs hash, one definition at a time, into docs/mutation.md
+	nice -n 10 $(BIN)/python tools/mutate.py --page docs/mutation.md
 
 clean:                          ## remove .venv and releases of the demo
 	rm -rf .venv demo-release*

@@ -5,9 +5,10 @@ python tools/mutate.py --only gauge --all  every mutant of the definitions whose
 python tools/mutate.py --page FILE         the same as the first, and write the result as a page
 
 No file is changed. Tests are collected in one process; each mutant runs in a fork of it, in which the function has the
-code of the mutant. A mutant of a constant or of a class's fields runs in a fork that imports the package anew. Only
-tests that execute the definition run, until one fails; quick ones that execute little else come first. Which tests do is found out by running each
-test file one time with a mark in every function, and kept in a cache folder until that test file changes.
+code of the mutant. A mutant of a constant or of a class's fields runs in a fork that imports the package anew.
+Only tests that execute the definition run, until one fails; quick ones that execute little else come first. Which
+tests these are is found out by running each test file one time with a mark in every function, and kept in a cache
+folder until that test file changes; remove the folder after large changes of the code.
 
 `mutants.toml` lists mutants that were read and found equivalent, with the reason; the next one takes their place.
 """
@@ -269,10 +270,8 @@ def _fork(job: Callable[[Callable[[str], None]], object]) -> Iterator[str]:
         try:
             os.close(reader)
             silent = os.open(os.devnull, os.O_WRONLY)
-            if not os.environ.get("LOUD"):
-                os.dup2(silent, 1)
-            if not os.environ.get("LOUD"):
-                os.dup2(silent, 2)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
             job(lambda line: os.write(writer, f"{line}\n".encode()))
             status = 0
         finally:
@@ -454,14 +453,14 @@ def _with_import(project: Project, job: Job, limits: dict[str, float]) -> Verdic
 
 
 def run(
-    project: Project, chosen: Sequence[Mutant], tests: dict[str, dict[str, Any]], *, seconds: float
+    project: Project, chosen: Sequence[Mutant], tests: dict[str, dict[str, Any]], *, seconds: float, grace: float
 ) -> Iterator[Verdict]:
     """Verdicts on mutants, by the tests that execute their definitions: `seconds` of them at most."""
     by_function: dict[str, list[str]] = {}
     for test, entry in tests.items():
         for function in entry["executes"]:
             by_function.setdefault(function, []).append(test)
-    limits = {test: 10 + 10 * entry["seconds"] for test, entry in tests.items()}
+    limits = {test: grace + 10 * entry["seconds"] for test, entry in tests.items()}
     # Quick tests first, and of these the ones that execute little else: they look closest.
     price = {test: (0.02 + entry["seconds"]) * len(entry["executes"]) for test, entry in tests.items()}
 
@@ -568,6 +567,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="every mutant, not the main one of each definition")
     parser.add_argument("--list", action="store_true", help="only print the mutants")
     parser.add_argument("--seconds", type=float, default=60, help="of tests for one mutant")
+    parser.add_argument(
+        "--grace", type=float, default=20, help="seconds that a test may take on top of ten times its own"
+    )
     parser.add_argument("--page", type=Path, help="where to write the result")
     parser.add_argument("--root", type=Path, default=ROOT, help="project folder")
     parser.add_argument("--proofs", default="src/dpjoin/privacy/PROOFS.md", help="inside the project folder")
@@ -595,7 +597,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.chdir(root)
     tests = coverage(project, test_files(project, options.tests), options.cache or root / ".mutate")
     verdicts = []
-    for verdict in run(project, chosen, tests, seconds=options.seconds):
+    for verdict in run(project, chosen, tests, seconds=options.seconds, grace=options.grace):
         print(_one_line(verdict), flush=True)
         verdicts.append(verdict)
     order = {(m.definition, m.text): n for n, m in enumerate(chosen)}

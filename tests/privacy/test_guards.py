@@ -1,0 +1,48 @@
+"""What lies outside a proof's precondition is refused, before anything is computed or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+import pytest
+
+from dpjoin.privacy import noise, truncated
+
+ZERO, ONE, TENTH = Fraction(0), Fraction(1), Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (partial(noise.discrete_laplace_array, scale=ZERO, size=0), r"scale \(0\) must be positive"),
+        (partial(noise.discrete_gaussian_array, variance=ZERO, size=0), r"variance \(0\) must be positive"),
+        (partial(noise.truncated_discrete_laplace, scale=ZERO, half_width=0), r"scale \(0\) must be positive"),
+        (partial(noise.truncated_discrete_gaussian, variance=ZERO, half_width=0), r"variance \(0\) must be positive"),
+        (
+            partial(noise.truncated_discrete_laplace_array, scale=ZERO, half_width=0, size=0),
+            r"scale \(0\) must be positive",
+        ),
+        (
+            partial(noise.truncated_discrete_gaussian_array, variance=ZERO, half_width=0, size=0),
+            r"variance \(0\) must be positive",
+        ),
+        (
+            partial(truncated.laplace_half_width, epsilon=ZERO, delta=TENTH, sensitivity=1),
+            r"epsilon \(0\) must be positive",
+        ),
+        (
+            partial(truncated.paper_laplace_half_width, epsilon=ZERO, delta=TENTH, sensitivity=1),
+            r"epsilon \(0\) must be positive",
+        ),
+        (
+            partial(truncated.gaussian_smallest_half_width, variance=ZERO, sensitivity=1),
+            r"variance \(0\) must be positive",
+        ),
+    ],
+)
+def test_a_parameter_outside_its_range_is_refused(call: Callable[[], object], message: str) -> None:
+    """Also where nothing would be drawn, or where the noise would be 0 wide."""
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,79 @@
+"""Which way is rounded: bounds lie on their side of the truth by less than a unit, and margins cover the error."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import log
+
+import pytest
+
+from dpjoin.privacy import noise
+from dpjoin.privacy.rational import exp_lower, exp_upper
+from dpjoin.privacy.truncated import _cap_sum, _whole_sum
+
+
+class Ones:
+    """Random bits that are all ones: a uniform number as near to 1 as its bits allow."""
+
+    def randbits(self, k: int) -> int:
+        return (1 << k) - 1
+
+
+def gaussian_weights(first: int, count: int, variance: Fraction) -> list[Fraction]:
+    """exp(-j²/(2·variance)) for j = first, first + 1, …, to 120 digits."""
+    with localcontext() as context:
+        context.prec = 120
+        scale = Decimal(2 * variance.numerator) / variance.denominator
+        return [Fraction((-Decimal(j * j) / scale).exp()) for j in range(first, first + count)]
+
+
+VARIANCES = [Fraction(n, 7) for n in range(15, 600, 3)]
+
+
+def test_the_tail_of_a_gaussian_is_never_below_its_sum() -> None:
+    """With a unit of 2**-256, over 195 variances: a product rounded down would fall below in some of them."""
+    for variance in VARIANCES:
+        weights = gaussian_weights(3, 4, variance)
+        assert _cap_sum(3, 4, 1, variance) >= sum(weights) / weights[0] * (1 - Fraction(1, 10**100)), variance
+
+
+def test_the_whole_of_a_gaussian_is_never_above_its_sum() -> None:
+    """Likewise from below."""
+    for variance in VARIANCES:
+        weights = gaussian_weights(0, 5, variance)
+        assert _whole_sum(4, 1, variance) <= (2 * sum(weights) - 1) * (1 + Fraction(1, 10**100)), variance
+
+
+def test_a_draw_is_kept_only_if_it_lies_surely_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    """width·U with U next to 1 and width a little above exp(-1) is above exp(-1), however small that little is."""
+    monkeypatch.setattr(noise, "secrets", Ones())
+    width = exp_upper(Fraction(-1), bits=96)
+    assert not noise._below_exp(2**32 - 1, 32, Fraction(1), width)
+
+
+@pytest.mark.parametrize("margin", [Fraction(1, 1 << 40), Fraction(1, 1 << 20), Fraction(1, 1000)])
+def test_so_many_proposals_are_kept_at_least(margin: Fraction) -> None:
+    """What is kept without a look at the exact score is no more than its probability."""
+    least = exp_lower(-Fraction(1, noise._LEVELS_PER_UNIT) - 2 * margin, bits=200)
+    assert noise._surely_kept(margin) <= least * 2**32 < noise._surely_kept(margin) + 2
+
+
+def test_the_margin_of_a_logarithm_covers_its_error() -> None:
+    """P-8: 2**-44 of numpy's logarithm, half a unit of the bits drawn, two roundings; as a share of the scale."""
+    largest = log(2.0**63 / noise._SMALL_WORD)
+    error = 2.0**-44 * largest + 0.5 / noise._SMALL_WORD * (1 + 2.0**-20) + 2.0**-51 * (largest + 1)
+    assert error < noise._LOG_MARGIN
+
+
+def test_the_margin_of_an_exponential_covers_its_error() -> None:
+    """P-9: half a unit of 32 bits and 2**-43 for numpy's exponential and its argument."""
+    assert noise._EXP_MARGIN > 2.0**-33 + 2.0**-43
+
+
+def test_array_types_change_where_the_proofs_say() -> None:
+    """P-8, P-9: int64 up to a scale of 2**30 and below a variance of 2**104; beyond, Python integers."""
+    assert noise.discrete_laplace_array(scale=Fraction(1 << 30), size=1).dtype == "int64"
+    assert noise.discrete_laplace_array(scale=Fraction((1 << 30) + 1), size=1).dtype == object
+    assert noise.discrete_gaussian_array(variance=Fraction((1 << 104) - 1), size=1).dtype == "int64"
+    assert noise.discrete_gaussian_array(variance=Fraction(1 << 104), size=1).dtype == object
