@@ -8,6 +8,8 @@ from functools import partial
 
 import pytest
 
+from dpjoin.canonical import real
+from dpjoin.errors import SpecError
 from dpjoin.privacy import noise, truncated
 
 ZERO, ONE, TENTH = Fraction(0), Fraction(1), Fraction(1, 10)
@@ -46,3 +48,10 @@ def test_a_parameter_outside_its_range_is_refused(call: Callable[[], object], me
     """Also where nothing would be drawn, or where the noise would be 0 wide."""
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("value", [None, "1", True, Fraction(1, 2), 2**53 + 1, 10**400])
+def test_what_is_no_float_is_refused(value: object) -> None:
+    """Not a number, or a whole number that would be rounded."""
+    with pytest.raises(SpecError, match=r"epsilon .* must be a number"):
+        real(value, "epsilon")

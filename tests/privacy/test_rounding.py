@@ -77,3 +77,10 @@ def test_array_types_change_where_the_proofs_say() -> None:
     assert noise.discrete_laplace_array(scale=Fraction((1 << 30) + 1), size=1).dtype == object
     assert noise.discrete_gaussian_array(variance=Fraction((1 << 104) - 1), size=1).dtype == "int64"
     assert noise.discrete_gaussian_array(variance=Fraction(1 << 104), size=1).dtype == object
+
+
+def test_a_variance_too_small_for_floats_gives_zeros() -> None:
+    """P-9: below 2**-500 no float is divided by another that has become 0."""
+    assert noise.discrete_gaussian_array(variance=Fraction(1, 1 << 1200), size=5).tolist() == [0] * 5
+    drawn = noise.truncated_discrete_gaussian_array(variance=Fraction(1, 1 << 1200), half_width=3, size=5)
+    assert drawn.tolist() == [3] * 5
