@@ -283,32 +283,36 @@ def _fork(job: Callable[[Callable[[str], None]], object]) -> Iterator[str]:
     yield "clock" if os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGALRM else "end"
 
 
-def test_files(project: Project, tests: Sequence[str]) -> list[Path]:
-    """Test files and modules with doctests."""
-    found = [path for folder in tests for path in sorted((project.root / folder).rglob("test_*.py"))]
-    return found + [m.path for m in project.modules.values() if ">>>" in m.path.read_text(encoding="utf-8")]
+def test_files(project: Project, tests: Sequence[str]) -> list[list[Path]]:
+    """Test files, each by itself, and all modules with doctests together."""
+    given = [project.root / name for name in tests]
+    found = [path for name in given for path in ([name] if name.is_file() else sorted(name.rglob("test_*.py")))]
+    doctests = [m.path for m in project.modules.values() if ">>>" in m.path.read_text(encoding="utf-8")]
+    return [[path] for path in found] + ([doctests] if doctests else [])
 
 
-def coverage(project: Project, files: Sequence[Path], cache: Path) -> dict[str, dict[str, Any]]:
+def coverage(
+    project: Project, files: Sequence[list[Path]], cache: Path, options: list[str]
+) -> dict[str, dict[str, Any]]:
     """For each test that passes: its seconds and the functions that it executes."""
     cache.mkdir(parents=True, exist_ok=True)
     tests: dict[str, dict[str, Any]] = {}
-    for path in files:
-        content = path.read_bytes()
-        name = str(path.relative_to(project.root)).replace("/", "-")
-        kept = cache / f"{name}-{sha256(content).hexdigest()[:16]}.json"
+    for paths in files:
+        content = b"".join(path.read_bytes() for path in paths) + " ".join(options).encode()
+        name = str(paths[0].relative_to(project.root))
+        kept = cache / f"{name.replace('/', '-')}-{sha256(content).hexdigest()[:16]}.json"
         if not kept.exists():
             start = time.perf_counter()
 
-            def record(send: Callable[[str], None], path: Path = path, kept: Path = kept) -> None:
+            def record(send: Callable[[str], None], paths: list[Path] = paths, kept: Path = kept) -> None:
                 recorder = Recorder(project)
                 _mark(project, recorder.marks)
-                if pytest.main([*OPTIONS, f"--rootdir={project.root}", str(path)], plugins=[recorder]) in (0, 1, 5):
+                if pytest.main([*options, *map(str, paths)], plugins=[recorder]) in (0, 1, 5):
                     kept.write_text(json.dumps(recorder.tests))
 
             list(_fork(record))
             count = len(json.loads(kept.read_text())) if kept.exists() else 0
-            _say(f"{path.relative_to(project.root)}: {count} tests, {time.perf_counter() - start:.0f} s")
+            _say(f"{name}: {count} tests, {time.perf_counter() - start:.0f} s")
         if kept.exists():
             tests |= json.loads(kept.read_text())
     return tests
@@ -574,6 +578,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help="project folder")
     parser.add_argument("--proofs", default="src/dpjoin/privacy/PROOFS.md", help="inside the project folder")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="folders or files with tests, inside it")
+    parser.add_argument("-k", default="", help="which of these tests, as pytest has it")
     parser.add_argument("--reviewed", default="tools/mutants.toml", help="mutants that do not count, inside it")
     parser.add_argument("--cache", type=Path, help="folder for what tests execute; .mutate in the project folder")
     options = parser.parse_args(arguments)
@@ -595,7 +600,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     sys.path.insert(0, str(root / "src"))
     os.chdir(root)
-    tests = coverage(project, test_files(project, options.tests), options.cache or root / ".mutate")
+    told = [*OPTIONS, f"--rootdir={root}", *(["-k", options.k] if options.k else [])]
+    tests = coverage(project, test_files(project, options.tests), options.cache or root / ".mutate", told)
     verdicts = []
     for verdict in run(project, chosen, tests, seconds=options.seconds, grace=options.grace):
         print(_one_line(verdict), flush=True)
