@@ -74,7 +74,8 @@ class Project:
 
     def definitions(self) -> list[str]:
         """What PROOFS.md hashes, in its order."""
-        return [match["name"] for match in PROVES.finditer(self.proofs.read_text(encoding="utf-8"))]
+        text = self.proofs.read_text(encoding="utf-8")
+        return list(dict.fromkeys(match["name"] for match in PROVES.finditer(text)))
 
     def locate(self, definition: str) -> tuple[Module, ast.stmt]:
         parts = definition.split(".")
@@ -109,14 +110,21 @@ class Project:
 
 
 def _canonical_names(tree: ast.Module) -> frozenset[str]:
-    """Functions of a module called `canonical`, as this module calls them: skipping one takes a value as it came."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("canonical"):
-            found |= {alias.asname or alias.name for alias in node.names}
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "canonical":
-            found.add(f"canonical.{node.attr}")
-    return frozenset(found)
+    """How this module calls functions of one called `canonical`: skipping such a call takes a value as it came."""
+    imports = [n for n in tree.body if isinstance(n, ast.ImportFrom) and (n.module or "").endswith("canonical")]
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    holders = {
+        ast.unparse(node.targets[0])
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _calls(node.value) in imported
+    }
+    called = {_calls(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    classes = {name for name in imported if name[:1].isupper()}
+    return frozenset(name for name in called if name in imported - classes or name.partition(".")[0] in holders)
+
+
+def _calls(call: ast.Call) -> str:
+    return ast.unparse(call.func)
 
 
 def _functions(node: ast.AST, prefix: str) -> dict[str, ast.FunctionDef]:
