@@ -12,7 +12,8 @@ import numpy as np
 from dpjoin.errors import ReleaseError, suggest
 from dpjoin.released.release import Release
 from dpjoin.spec.schema import OTHER
-from dpjoin.spec.sql import Measure, Query, Unsupported, columns_of, read_query
+from dpjoin.spec.sql import Measure, Query, columns_of, read_query, rows_shown
+from dpjoin.spec.sql_tree import Unsupported
 from dpjoin.spec.workload import Average, Workload
 
 
@@ -71,29 +72,23 @@ def _refused(release: Release, statement: str, reason: str, error: str) -> str:
 def _from_model(release: Release, query: Query, coverage: float) -> Answers:
     columns = [_cells(release, query, m, coverage) for m in (*query.measures, *query.hidden)]
     labels = [release.schema.attribute(a).labels for a in query.by]
-    rows = []
-    for code in np.ndindex(*(len(names) for names in labels)):
-        if any(c not in query.kept.get(a, (c,)) for a, c in zip(query.by, code, strict=True)):
-            continue
-        numbers = tuple(float(answers[code]) for answers, _ in columns)
-        if query.having is not None and not query.having(dict(zip(query.by, code, strict=True)), numbers):
-            continue
-        bars = tuple(float(b[code]) if math.isfinite(b[code]) else None for _, b in columns)
-        rows.append((code, numbers, bars))
-    for position, down in reversed(query.order):
-        rows.sort(key=lambda row: _sorted_last(down, (*row[0], *row[1])[position]), reverse=down)
-    end = None if query.limit is None else query.offset + query.limit
+    shape = [len(names) for names in labels]
+    cells = np.indices(shape).reshape(len(shape), math.prod(shape))
+    kept = [all(c in query.kept.get(a, (c,)) for a, c in zip(query.by, code, strict=True)) for code in cells.T]
+    cells = cells[:, kept]
+    at = tuple(cells)
+    numbers, bars = ([array[at].reshape(-1) for array in arrays] for arrays in zip(*columns, strict=True))
+    shown = range(cells.shape[1]) if query.presented is None else rows_shown(query.presented, at, numbers)
     asked = len(query.measures)
-    shown = tuple(
-        (tuple(_label(names[c]) for names, c in zip(labels, code, strict=True)), numbers[:asked], bars[:asked])
-        for code, numbers, bars in rows[query.offset : end]
+    rows = tuple(
+        (
+            tuple(_label(names[c]) for names, c in zip(labels, cells[:, i], strict=True)),
+            tuple(float(n[i]) for n in numbers[:asked]),
+            tuple(float(b[i]) if math.isfinite(b[i]) else None for b in bars[:asked]),
+        )
+        for i in shown
     )
-    return Answers(query.names, _titles(query), shown, coverage)
-
-
-def _sorted_last(down: bool, number: float) -> tuple[bool, float]:
-    """A key to sort by: averages of nothing come last, as DuckDB has it, whichever way the others are sorted."""
-    return (not down, 0.0) if math.isnan(number) else (down, number)
+    return Answers(query.names, _titles(query), rows, coverage)
 
 
 def _cells(release: Release, query: Query, measure: Measure, coverage: float) -> tuple[Any, Any]:
