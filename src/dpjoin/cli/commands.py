@@ -38,8 +38,24 @@ def _example(command: str) -> str:
     return f"\b\nExample:\n  {command}"
 
 
-SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (TOML).", show_default=False)]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.", show_default=False)]
+def _argument(metavar: str, help: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def _out(metavar: str, help: str, **more: Any) -> Any:
+    return typer.Option("-o", "--out", metavar=metavar, help=help, **more)
+
+
+def _number(metavar: str, help: str, least: int = 0, **more: Any) -> Any:
+    return typer.Option(min=least, metavar=metavar, help=help, **more)
+
+
+def _named(help: str) -> Any:
+    return typer.Option(metavar="NAME", help=help, show_default=False)
+
+
+SpecPath = Annotated[Path, _argument("SPEC", "The spec file (TOML).")]
+Folder = Annotated[Path, _argument("DIR", "A release folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
@@ -93,15 +109,8 @@ def _root(
 
 @app.command(epilog=_example("dpjoin init flights.parquet weather.csv --public-domain flights.carrier -o flights.toml"))
 def init(
-    tables: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TABLES", help="Table files; FILE:TABLE for a DuckDB or SQLite file.", show_default=False
-        ),
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where to write the spec.")] = Path(
-        "spec.toml"
-    ),
+    tables: Annotated[list[str], _argument("TABLES", "Table files; FILE:TABLE for a DuckDB or SQLite file.")],
+    out: Annotated[Path, _out("FILE", "Where to write the spec.")] = Path("spec.toml"),
     public_domain: Annotated[
         list[str] | None,
         typer.Option(
@@ -111,10 +120,9 @@ def init(
     ] = None,
 ) -> None:
     """Write a first spec, from column names and types only."""
-    if out.exists():
-        raise SpecError(f"{out}: the file exists already; choose another with -o, or remove it")
     from dpjoin.cli.init import draft, read_source
 
+    _check_new(out)
     text = draft([read_source(t) for t in tables], folder=out.parent, public=public_domain or ())
     _write_new(out, text.encode(), mode=0o644)
     _say(f'wrote {out}; fill in the domains that hold "...", then: dpjoin plan {out}')
@@ -123,12 +131,8 @@ def init(
 @app.command(epilog=_example("dpjoin plan flights.toml --degree 40 --join-size 300000"))
 def plan(
     spec: SpecPath,
-    degree: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The largest degree you expect, for the expected noise.")
-    ] = None,
-    join_size: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The join size you expect, for relative errors.")
-    ] = None,
+    degree: Annotated[int | None, _number("N", "The largest degree you expect, for the expected noise.", 1)] = None,
+    join_size: Annotated[int | None, _number("N", "The join size you expect, for relative errors.", 1)] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a release would do.
@@ -152,19 +156,10 @@ def plan(
 @app.command(epilog=_example("dpjoin release flights.toml -o flights-release"))
 def release(
     spec: SpecPath,
-    out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.", show_default=False)
-    ],
-    profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help="tight (the spec's default) or paper.", show_default=False)
-    ] = None,
+    out: Annotated[Path, _out("DIR", "The new folder to write.", show_default=False)],
+    profile: Annotated[str | None, _named("tight (the spec's default) or paper.")] = None,
     method: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="auto (the spec's default), capped, hybrid, keyed, per_table, two_table, multi_table, …",
-            show_default=False,
-        ),
+        str | None, _named("auto (the spec's default), capped, hybrid, keyed, per_table, two_table, multi_table, …")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -172,12 +167,8 @@ def release(
 
     The one verb that spends it. There is no seed: the noise is drawn from the operating system.
     """
-    from dpjoin.released.files import check_new
-
-    check_new(out)
-    _check_writable(out)
+    _check_new(out, "output folder")
     loaded = _spec(spec, profile=profile, method=method)
-    from dpjoin.api import check_sources
     from dpjoin.api import release as run
     from dpjoin.auto.plan import check_feasible
     from dpjoin.auto.registry import chosen_method
@@ -188,8 +179,7 @@ def release(
     with _about(spec):
         check_feasible(loaded.schema, loaded.workload)
         chosen_method(loaded.schema, loaded.method, loaded.profile, loaded.workload)
-        sources = loaded.sources()
-        check_sources(loaded.schema, sources)
+        sources = _sources(loaded)
     _warn(spec, loaded)
     private = sources_of(spec, loaded.schema, sources)
     before = spent_beside(spec, private)
@@ -202,15 +192,8 @@ def release(
         )
     with _spent(spec, out), recorded(spec, loaded.budget, out, private), warnings.catch_warnings():
         warnings.simplefilter("ignore", SpecWarning)
-        made = run(
-            loaded.schema,
-            loaded.workload,
-            sources,
-            loaded.budget,
-            method=loaded.method,
-            profile=loaded.profile,
-            progress=True,
-        )
+        how = {"method": loaded.method, "profile": loaded.profile}
+        made = run(loaded.schema, loaded.workload, sources, loaded.budget, **how, progress=True)
         made.save(out)
     if as_json:
         with terminal_progress() as say:
@@ -224,9 +207,7 @@ def release(
 @app.command(epilog=_example('dpjoin answer flights-release "SELECT carrier, COUNT(*) FROM joined GROUP BY carrier"'))
 def answer(
     folder: Folder,
-    statement: Annotated[
-        str, typer.Argument(metavar="SQL", help="A SELECT over the table joined; - reads stdin.", show_default=False)
-    ],
+    statement: Annotated[str, _argument("SQL", "A SELECT over the table joined; - reads stdin.")],
     as_json: Json = False,
 ) -> None:
     """Ask a release in SQL, with error bars.
@@ -254,11 +235,9 @@ def answer(
 @app.command(epilog=_example("dpjoin synthesize flights-release --rows 100000 --seed 7 -o rows.parquet"))
 def synthesize(
     folder: Folder,
-    rows: Annotated[int, typer.Option(min=0, metavar="N", help="How many rows.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="FILE", help="A new .parquet or .csv file.", show_default=False)
-    ],
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="The same seed draws the same rows.")] = 0,
+    rows: Annotated[int, _number("N", "How many rows.", show_default=False)],
+    out: Annotated[Path, _out("FILE", "A new .parquet or .csv file.", show_default=False)],
+    seed: Annotated[int, _number("S", "The same seed draws the same rows.")] = 0,
 ) -> None:
     """Draw synthetic rows from a release.
 
@@ -268,15 +247,11 @@ def synthesize(
 
     if out.suffix not in (".parquet", ".csv"):
         raise ReleaseError(f"{out}: the file must end in .parquet or .csv; rename it")
-    if out.exists():
-        raise ReleaseError(f"{out}: the file exists already; choose another with -o, or remove it")
-    _check_writable(out)
+    _check_new(out)
     try:
         table = load(folder).sample(rows, seed=seed)
     except MemoryError:
-        raise ReleaseError(
-            f"--rows ({rows:,}) must fit into memory; ask for fewer, with a seed for each part"
-        ) from None
+        raise ReleaseError(f"--rows ({rows:,}) must fit into memory; ask for fewer, each part with its seed") from None
     partial = out.with_name(f".{out.name}.partial")
     try:
         _write_rows(table, partial, csv=out.suffix == ".csv")
@@ -292,32 +267,25 @@ def synthesize(
 def evaluate(
     spec: SpecPath,
     folder: Folder,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Write JSON to a new file that only you can read."),
-    ] = None,
+    out: Annotated[Path | None, _out("FILE", "Write JSON to a new file that only you can read.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare a release with the truth (PRIVATE).
 
     Opens the private tables. What it prints is for the custodian and must not be published.
     """
-    from dpjoin.api import check_sources
     from dpjoin.cli.screens import show_evaluation, show_json
     from dpjoin.evaluation import evaluate as compare
     from dpjoin.released.files import load
     from dpjoin.terminal import terminal_progress
 
     if out is not None:
-        if out.exists():
-            raise ReleaseError(f"{out}: the file exists already; choose another with -o, or remove it")
-        _check_writable(out)
+        _check_new(out)
     loaded, opened = _spec(spec), load(folder)
     if loaded.schema.attributes != opened.schema.attributes:
         raise SpecError(f"{spec}: {folder} was released from another spec; use the one it was made with")
     with _about(spec):
-        sources = loaded.sources()
-        check_sources(loaded.schema, sources)
+        sources = _sources(loaded)
     _say("PRIVATE: this opens the private tables and shows exact errors. Do not publish what it prints.")
     with terminal_progress() as say:
         found = compare(opened, sources, progress=say)
@@ -334,22 +302,16 @@ def evaluate(
 
 @app.command(epilog=_example("dpjoin demo -o my-first-release"))
 def demo(
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.  [default: demo-release]"),
-    ] = None,
+    out: Annotated[Path | None, _out("DIR", "The new folder to write.  [default: demo-release]")] = None,
 ) -> None:
     """Run the whole flow on sample data.
 
     It comes with dpjoin (flights and weather) and takes less than a minute.
     """
-    from dpjoin.released.files import check_new
-
-    folder = out or _free(Path("demo-release"))
-    check_new(folder)
-    _check_writable(folder)
     from importlib.resources import as_file, files
 
+    folder = out or _free(Path("demo-release"))
+    _check_new(folder, "output folder")
     with as_file(files("dpjoin") / "data") as data:
         _demo(data / "demo.toml", folder)
 
@@ -385,20 +347,27 @@ def _demo(path: Path, folder: Path) -> None:
 # -- shared ------------------------------------------------------------------------------------------
 
 
-def _spec(path: Path, *, profile: str | None = None, method: str | None = None) -> Spec:
+def _spec(path: Path, **changed: str | None) -> Spec:
+    """The spec of a file, with another profile or method where one was given."""
     from dataclasses import replace
 
     from dpjoin.spec.plain import check_choice
     from dpjoin.spec.toml import METHODS, PROFILES, Spec
 
     spec = Spec.from_toml(path)
-    if profile is not None:
-        check_choice("--profile", profile, PROFILES)
-        spec = replace(spec, profile=profile)
-    if method is not None:
-        check_choice("--method", method, METHODS)
-        spec = replace(spec, method=method)
-    return spec
+    given = {key: value for key, value in changed.items() if value is not None}
+    for key, value in given.items():
+        check_choice(f"--{key}", value, {"profile": PROFILES, "method": METHODS}[key])
+    return replace(spec, **given)  # type: ignore[arg-type]
+
+
+def _sources(spec: Spec) -> dict[str, Any]:
+    """Where the tables are, once it is known that they can be opened and fit the schema."""
+    from dpjoin.api import check_sources
+
+    sources = spec.sources()
+    check_sources(spec.schema, sources)
+    return sources
 
 
 def _warn(path: Path, spec: Spec) -> None:
@@ -437,10 +406,12 @@ def _spent(spec: Path, out: Path) -> Iterator[None]:
         raise
 
 
-def _check_writable(out: Path) -> None:
+def _check_new(out: Path, what: str = "file") -> None:
     """Find out that a result cannot be written before it is computed."""
     import tempfile
 
+    if out.exists():
+        raise ReleaseError(f"{out}: the {what} exists already; choose another with -o, or remove it")
     parent = out.absolute().parent
     while not parent.exists():
         parent = parent.parent
