@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -68,89 +68,80 @@ def number(value: float | None, bar: float | None = None) -> str:
     return f"{value:.2g}"
 
 
-def _facts(lines: Iterable[tuple[str, str]]) -> Table:
+def _facts(lines: Mapping[str, str]) -> Table:
+    """What is to be said in a word or a sentence each."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    for name, text in lines:
+    for name, text in lines.items():
         table.add_row(name, text)
     return table
 
 
-def _columns(*columns: tuple[str, str]) -> Table:
-    """A table with a heading and right-aligned numbers ("right") or text ("left")."""
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table with headings; one that begins with > has numbers below it, to the right."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for title, side in columns:
-        table.add_column(title, justify="right" if side == "right" else "left", no_wrap=side == "right")
+    for head in heads:
+        right = head.startswith(">")
+        table.add_column(head.removeprefix(">"), justify="right" if right else "left", no_wrap=right)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def show_plan(plan: Plan) -> None:
     """What a release would do."""
     out = console()
-    out.print(
-        _facts(
-            [
-                ("join", plan.join if plan.join_class in plan.join else f"{plan.join} ({plan.join_class})"),
-                ("method", f"{plan.method} ({plan.profile}): {plan.why}"),
-                ("guarantee", f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table"),
-                ("model", f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}"),
-                ("kept as", plan.model),
-                ("memory", f"about {memory_text(plan.memory)} for the model, besides the tables"),
-                (
-                    "workload",
-                    f"{_counted(plan.queries, 'query', 'queries')} in {_counted(len(plan.groups), 'group', 'groups')}",
-                ),
-            ]
-        )
-    )
+    queries = _counted(plan.queries, "query", "queries")
+    facts = {
+        "join": plan.join if plan.join_class in plan.join else f"{plan.join} ({plan.join_class})",
+        "method": f"{plan.method} ({plan.profile}): {plan.why}",
+        "guarantee": f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table",
+        "model": f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}",
+        "kept as": plan.model,
+        "memory": f"about {memory_text(plan.memory)} for the model, besides the tables",
+        "workload": f"{queries} in {_counted(len(plan.groups), 'group', 'groups')}",
+    }
+    out.print(_facts(facts))
     if "\n" in plan.drawing:
         out.print(plan.drawing + "\n")
-    table = _columns(("budget for", "left"), ("share", "right"), ("mechanism", "left"), ("", "left"))
-    for stage in plan.stages:
-        table.add_row(stage.name, f"{100 * stage.share:.0f} %", stage.mechanism, stage.note)
-    out.print(table)
-    table = _columns(("group", "left"), ("queries", "right"), ("cells", "right"))
-    for group in plan.groups[:GROUPS_SHOWN]:
-        table.add_row(group.name, f"{group.queries:,}", f"{group.cells:,}")
-    out.print(table)
+    stages = ((s.name, f"{100 * s.share:.0f} %", s.mechanism, s.note) for s in plan.stages)
+    out.print(_table(("budget for", ">share", "mechanism", ""), stages))
+    groups = ((g.name, f"{g.queries:,}", f"{g.cells:,}") for g in plan.groups[:GROUPS_SHOWN])
+    out.print(_table(("group", ">queries", ">cells"), groups))
     _say_cut(out, len(plan.groups))
     if plan.expected:
-        sized = plan.expected[0].share_of_join is not None
-        heads = [
-            ("largest degree", "right"),
-            ("sensitivity", "right"),
-            ("join size ±", "right"),
-            ("each count ±", "right"),
-        ]
-        table = _columns(*heads, *([("of the join", "right")] if sized else []))
-        for e in plan.expected:
-            row = [f"{e.degree:,}", f"{e.sensitivity:,}", number(e.count), number(e.cell)]
-            table.add_row(*row, *([f"{100 * e.share_of_join:.2g} %"] if e.share_of_join is not None else []))
-        out.print(table)
+        heads = (">largest degree", ">sensitivity", ">join size ±", ">each count ±")
+        sized = (">of the join",) if plan.expected[0].share_of_join is not None else ()
+        rows = (
+            (f"{e.degree:,}", f"{e.sensitivity:,}", number(e.count), number(e.cell))
+            + (() if e.share_of_join is None else (f"{100 * e.share_of_join:.2g} %",))
+            for e in plan.expected
+        )
+        out.print(_table(heads + sized, rows))
         # Laplace noise is for few marginals, which leave a fit little to add.
         few = all(s.mechanism == "discrete Laplace" for s in plan.stages)
-        better = "" if few else "; the fit usually makes counts two to four times better"
-        note = (
-            f"Expected noise, 90 % half-widths, before fitting{better}. "
-            "The largest degree (how many rows of one table share one join value) is private: look up the row that "
-            "resembles your data."
-        )
-        out.print(note if len(plan.expected) > 1 else note.partition(" The largest")[0])
-    if plan.buckets:
-        table = _columns(
-            ("noisy degree", "right"), ("sensitivity", "right"), ("size ±", "right"), ("each count ±", "right")
-        )
-        for b in plan.buckets:
-            table.add_row(b.degrees, f"{b.sensitivity:,}", number(b.count), number(b.cell))
-        out.print(table)
         out.print(
-            "Parts that may come about, with 90 % half-widths before fitting. Every part is processed, also an empty "
-            "one; neighbours are merged where that promises less error, and where a part is too noisy only its size "
-            "is measured."
+            f"Expected noise, 90 % half-widths, before fitting"
+            f"{'' if few else '; the fit usually makes counts two to four times better'}."
+            + (_LOOK_UP if len(plan.expected) > 1 else "")
         )
+    if plan.buckets:
+        buckets = ((b.degrees, f"{b.sensitivity:,}", number(b.count), number(b.cell)) for b in plan.buckets)
+        out.print(_table((">noisy degree", ">sensitivity", ">size ±", ">each count ±"), buckets))
+        out.print(_BUCKETS)
     for note in plan.notes:
         out.print(note)
+
+
+_LOOK_UP = (
+    " The largest degree (how many rows of one table share one join value) is private: look up the row that resembles "
+    "your data."
+)
+_BUCKETS = (
+    "Parts that may come about, with 90 % half-widths before fitting. Every part is processed, also an empty one; "
+    "neighbours are merged where that promises less error, and where a part is too noisy only its size is measured."
+)
 
 
 def _counted(count: int, one: str, many: str) -> str:
@@ -199,37 +190,32 @@ def release_summary(release: Release, folder: str, progress: Progress = silent) 
 def show_release(release: Release, folder: str) -> None:
     """What was released."""
     out = console()
-    budget = release.budget
     rows = f"{_counted(release.synthetic.num_rows, 'row', 'rows')} in synthetic.parquet"
     if release.rows_stand_for > 1.0001:
         rows += f", each standing for {release.rows_stand_for:,.1f} join results"
-    out.print(
-        _facts(
-            [
-                ("released", f"{folder}/ (safe to publish)"),
-                ("guarantee", f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"),
-                ("protects", "one row added to or removed from one private table"),
-                ("method", _method_words(release)),
-                ("join size", f"{release.join_size:,} (noisy)"),
-                ("sensitivity", _sensitivity_words(release)),
-                ("strategy", str(release.facts["strategy"])),
-                ("synthetic", rows),
-            ]
-        )
-    )
+    facts = {
+        "released": f"{folder}/ (safe to publish)",
+        "guarantee": f"({release.budget.epsilon:g}, {release.budget.delta:g})-differential privacy",
+        "protects": "one row added to or removed from one private table",
+        "method": _method_words(release),
+        "join size": f"{release.join_size:,} (noisy)",
+        "sensitivity": _sensitivity_words(release),
+        "strategy": str(release.facts["strategy"]),
+        "synthetic": rows,
+    }
+    out.print(_facts(facts))
     parts = release.facts.get("parts", [])
     if len(parts) > 1:
-        table = _columns(
-            ("part", "right"), ("values", "left"), ("sensitivity", "right"), ("size", "right"), ("", "left")
+        told = (
+            (str(p["part"]), str(p["values"]), f"{p['sensitivity_bound']:,}", f"{p['size']:,}", str(p["strategy"]))
+            for p in parts
         )
-        for p in parts:
-            numbers = f"{p['sensitivity_bound']:,}", f"{p['size']:,}"
-            table.add_row(str(p["part"]), str(p["values"]), *numbers, str(p["strategy"]))
-        out.print(table)
-    table = _columns(("group", "left"), ("queries", "right"), ("median ±", "right"), ("largest ±", "right"))
-    for row in group_errors(release, GROUPS_SHOWN):
-        table.add_row(row["group"], f"{row['queries']:,}", number(row["median_error"]), number(row["largest_error"]))
-    out.print(table)
+        out.print(_table((">part", "values", ">sensitivity", ">size", ""), told))
+    groups = (
+        (g["group"], f"{g['queries']:,}", number(g["median_error"]), number(g["largest_error"]))
+        for g in group_errors(release, GROUPS_SHOWN)
+    )
+    out.print(_table(("group", ">queries", ">median ±", ">largest ±"), groups))
     _say_cut(out, len(release.workload.groups))
     out.print("± are error bars for 90 % coverage, computed from the noise; they are part of the release.")
 
@@ -262,38 +248,46 @@ def _sensitivity_words(release: Release) -> str:
 
 def show_answers(answers: Answers) -> None:
     """A result with error bars where they are known."""
-    kinds = (int, float, Decimal)  # DuckDB's sums of whole numbers are decimals
-    numeric = [all(isinstance(row[1][i], kinds) for row in answers.rows) for i in range(len(answers.titles))]
-    heads: list[tuple[str, str]] = [(name, "left") for name in answers.labels]
-    for title, is_number in zip(answers.titles, numeric, strict=True):
-        heads.append((title, "right" if is_number else "left"))
-        heads += [("± 90 %" if answers.coverage == 0.9 else "±", "right")] if answers.coverage is not None else []
-    table = _columns(*heads)
+    bar_heads = () if answers.coverage is None else (f">± {100 * answers.coverage:.0f} %",)
+    heads = list(answers.labels)
+    for i, title in enumerate(answers.titles):
+        numeric = all(isinstance(numbers[i], _NUMBERS) for _, numbers, _ in answers.rows)
+        heads += [f">{title}" if numeric else title, *bar_heads]
+    rows = []
     for labels, numbers, bars in answers.rows:
-        cells = [str(v) for v in labels]
+        cells = [str(label) for label in labels]
         for i, value in enumerate(numbers):
-            plain = value is None or isinstance(value, str | bool) or not isinstance(value, kinds)
             # Numbers with a bar are rounded to what the noise leaves; others are shown as DuckDB gave them.
-            exact = "" if value is None else str(value) if plain else f"{value:,}" if value % 1 == 0 else f"{value:.6g}"
-            cells.append(exact if plain or answers.coverage is None else number(value, bars[i]))
-            cells += [number(bars[i])] if answers.coverage is not None else []
-        table.add_row(*cells)
-    console().print(table)
+            cells += [_exact(value)] if answers.coverage is None else [number(value, bars[i]), number(bars[i])]
+        rows.append(cells)
+    console().print(_table(heads, rows))
+
+
+_NUMBERS = (int, float, Decimal)  # DuckDB's sums of whole numbers are decimals
+
+
+def _exact(value: Any) -> str:
+    if value is None or isinstance(value, bool) or not isinstance(value, _NUMBERS):
+        return "" if value is None else str(value)
+    return f"{value:,}" if value % 1 == 0 else f"{value:.6g}"
 
 
 def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
     """The true error of a release. PRIVATE, unless the tables are sample data."""
     out = console()
-    table = _columns(
-        ("group", "left"), ("queries", "right"), ("max", "right"), ("mean", "right"), ("TV", "right"),
-        ("bar", "right"), ("covered", "right"),
-    )  # fmt: skip
-    for g in evaluation.groups[:GROUPS_SHOWN]:
-        tv = "" if g.total_variation is None else f"{g.total_variation:.3f}"
-        bar = "" if g.mean_bar is None else number(g.mean_bar)
-        covered = f"{100 * g.covered:.0f} %"
-        table.add_row(g.name, f"{g.queries:,}", number(g.max_error), number(g.mean_error), tv, bar, covered)
-    out.print(table)
+    groups = (
+        (
+            g.name,
+            f"{g.queries:,}",
+            number(g.max_error),
+            number(g.mean_error),
+            "" if g.total_variation is None else f"{g.total_variation:.3f}",
+            "" if g.mean_bar is None else number(g.mean_bar),
+            f"{100 * g.covered:.0f} %",
+        )
+        for g in evaluation.groups[:GROUPS_SHOWN]
+    )
+    out.print(_table(("group", ">queries", ">max", ">mean", ">TV", ">bar", ">covered"), groups))
     _say_cut(out, len(evaluation.groups))
     mean_tv = evaluation.mean_total_variation
     shown_tv = f"mean total variation {mean_tv:.3f}; " if mean_tv is not None else ""
