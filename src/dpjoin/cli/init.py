@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from dpjoin.engine.encode import identifier
@@ -19,8 +20,7 @@ MAX_VALUES = 1000
 """A public domain with more values than this is refused: the release would hardly fit in memory."""
 _LIMIT = 100
 """What a draft shows as a bound on degrees: an example, whatever the tables hold."""
-_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
-_INTEGERS |= {f"U{t}" for t in _INTEGERS}
+_INTEGERS = "U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
 
 
 @dataclass(frozen=True)
@@ -63,75 +63,24 @@ def draft(sources: Sequence[Source], *, folder: Path, public: Sequence[str] = ()
         if name in names[:i]:
             raise SpecError(f"two tables are called {name!r}; rename one of the files")
     domains = _public_domains(sources, public)
-    shared = {c for s in sources for c, _ in s.columns if sum(c in dict(t.columns) for t in sources) > 1}
-    lines = [_HEAD]
-    for source in sources:
-        links = _links(source, sources)
-        lines.append(_table(source, folder, links, alone=bool(shared) and not links))
-    lines.append(_ATTRIBUTES if shared or len(sources) == 1 else _ATTRIBUTES + _NOTHING_SHARED)
-    written: set[str] = set()
-    asked = 0
-    for source in sources:
-        for column, kind in source.columns:
-            if column in written:
-                continue
-            written.add(column)
-            holders = [s.name for s in sources if column in dict(s.columns)]
-            text, askable = _attribute(column, kind, holders, domains.get(column))
-            asked += askable
-            lines.append(text)
-    lines.append(_workload(min(2, max(1, asked))))
-    return "\n".join(lines)
+    kinds = {c: kind for s in reversed(sources) for c, kind in s.columns}
+    holders = {c: [s.name for s in sources if c in dict(s.columns)] for s in sources for c, _ in s.columns}
+    shared = any(len(found) > 1 for found in holders.values())
+    tables = [_table(s, folder, _links(s, sources), shared=shared) for s in sources]
+    described = [_attribute(c, kinds[c], found, domains.get(c)) for c, found in holders.items()]
+    unjoined = "" if shared or len(sources) == 1 else _NOTHING_SHARED
+    asked = sum(askable for _, askable in described)
+    template = (files("dpjoin") / "data" / "first_spec.toml").read_text(encoding="utf-8")
+    written = {
+        "tables": "\n".join(tables),
+        "attributes": "\n".join([unjoined] * bool(unjoined) + [text for text, _ in described]),
+        "ways": str(min(2, max(1, asked))),
+    }
+    return re.sub(r"\{(tables|attributes|ways)\}", lambda place: written[place[1]], template)
 
-
-_HEAD = """\
-# A first spec, drafted from column names and types. No value was read that you did not declare public.
-# Everything in this file is public. Fill it in from what everybody may know, never by looking at the rows.
-# When it is filled in:   dpjoin plan THIS_FILE     shows what a release would do, and opens no table
-
-[privacy]
-epsilon = 1.0      # how much one row may show; 1 is a common choice, smaller hides more
-delta = 1e-6       # choose it well below one over the number of rows
-
-[release]
-# method = "auto"      # the default: a small private look at the tables chooses what promises least error
-# profile = "tight"    # the default; "paper" runs the algorithms of the paper as they stand, with more noise
-
-# The tables. One row of one private table is what is protected.
-# source       the file, relative to this one: CSV, Parquet, Arrow, DuckDB or SQLite
-# private      false for a table that everybody may see
-# columns      where a column is not called like its attribute: columns = { origin = "org" }
-# attributes   which attributes it has; without this, those declared below that are among its columns
-# unique       columns of which no two rows have the same values, as a key: less noise, and nothing is spent to find out
-# max_degree   how many rows share one value at most, if that is public: likewise, and a loose bound does no harm
-# bounds       "assume" (the default): the guarantee rests on these two; "enforce": rows beyond go, for more noise
-"""
-
-_ATTRIBUTES = """\
-# The attributes. One of these describes each:
-# values = ["a", "b"]          the categories; or whole numbers
-# range = [0, 23]              whole numbers from low to high
-# bins = [-inf, 0, 15, inf]    numbers in bins [-inf, 0), [0, 15), [15, inf)
-# key = true                   tables join on it and no query looks at it, so it needs no domain
-# other = true                 adds one value for everything else; without it such rows are dropped
-# Delete a section to leave its column out. Fewer attributes and coarser bins make better answers.
-"""
 
 _NOTHING_SHARED = """\
 # No column name occurs in two tables, so nothing joins them yet: give a shared attribute one name with `columns`.
-"""
-
-
-def _workload(ways: int) -> str:
-    return f"""\
-# What the release should answer well.
-# marginals = 2     every pair of attributes; 1 for each alone; [["a", "b"], ["c"]] for chosen ones
-# prefixes, ranges, sums = ["attribute", {{ attribute = "x", by = ["y"] }}]
-# important = [{{ attributes = ["x", "y"], factor = 5 }}]   # errors there count five times
-# queries = ["SELECT a, COUNT(*) FROM joined WHERE b = 'x' GROUP BY a"]
-
-[workload]
-marginals = {ways}
 """
 
 
@@ -142,12 +91,12 @@ def _links(source: Source, sources: Sequence[Source]) -> list[tuple[str, ...]]:
     return sorted((link for link in dict.fromkeys(shared) if link), key=lambda link: (len(link), own.index(link[0])))
 
 
-def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]], *, alone: bool) -> str:
+def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]], *, shared: bool) -> str:
     relative = Path(os.path.relpath(source.path.resolve(), folder.resolve())).as_posix()
     lines = [f"[tables.{_key(source.name)}]", f"source = {_text(relative)}"]
     lines += [f"table = {_text(source.table)}"] if source.table else []
     lines.append("private = true")
-    if alone:
+    if shared and not links:
         lines.append(
             '# no column is called as in another table, so nothing joins it yet: columns = { ATTRIBUTE = "column" }'
         )
@@ -162,38 +111,32 @@ def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]], *, al
     return "\n".join(lines)
 
 
+_CATEGORIES, _EDGES = "the public list of categories", "edges in increasing order, like"
+_DOMAINS = (
+    ("text", "values", f"{_CATEGORIES}; for numbers, bins or range instead"),
+    ("VARCHAR|ENUM.*", "values", _CATEGORIES),
+    (_INTEGERS, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]"),
+    ("FLOAT|DOUBLE|DECIMAL.*", "bins", f"{_EDGES} [0, 0.5, 10, inf]"),
+)
+"""By a column's type: which key describes its domain, and what to fill in there."""
+
+
 def _attribute(column: str, kind: str, holders: list[str], domain: list[Value] | None) -> tuple[str, bool]:
     """The section of one attribute, and whether queries can look at it."""
-    where = f"   # {', '.join(holders)}: {kind.lower()}"
-    head = f"[attributes.{_key(column)}]{where}"
+    head = f"[attributes.{_key(column)}]   # {', '.join(holders)}: {kind.lower()}"
     if domain is not None:
         return f"{head}; declared public and read from it\nvalues = [{', '.join(map(_text, domain))}]\n", True
     if len(holders) > 1:
         return f"{head}\nkey = true   # in several tables, so it joins them; give it a domain to ask about it\n", False
     if kind == "BOOLEAN":
         return f"{head}\nvalues = [false, true]\n", True
-    if kind == "text" or kind == "VARCHAR" or kind.startswith("ENUM"):
-        hint = "the public list of categories" + ("; for numbers, bins or range instead" if kind == "text" else "")
-        return f'{head}\nvalues = ["{PLACEHOLDER}"]   # fill in: {hint}\n', True
-    if kind in _INTEGERS:
-        hint = "edges in increasing order, like [-inf, 0, 10, inf]; or range = [low, high]"
-        return f'{head}\nbins = ["{PLACEHOLDER}"]   # fill in: {hint}\n', True
-    if kind in {"FLOAT", "DOUBLE"} or kind.startswith("DECIMAL"):
-        return (
-            f'{head}\nbins = ["{PLACEHOLDER}"]   # fill in: edges in increasing order, like [0, 0.5, 10, inf]\n',
-            True,
-        )
-    return (
-        f"# {column} ({kind.lower()}, in {holders[0]}) is left out: a domain needs text, numbers or booleans"
-        f"{_instead(kind)}.\n",
-        False,
-    )
-
-
-def _instead(kind: str) -> str:
-    """What to do with a column of dates or times."""
+    for types, key, hint in _DOMAINS:
+        if re.fullmatch(types, kind, re.DOTALL):
+            return f'{head}\n{key} = ["{PLACEHOLDER}"]   # fill in: {hint}\n', True
     dated = kind.startswith(("DATE", "TIME"))
-    return "; a view in a DuckDB file can have year(…) or hour(…) of it" if dated else ""
+    instead = "; a view in a DuckDB file can have year(…) or hour(…) of it" if dated else ""
+    why = f"is left out: a domain needs text, numbers or booleans{instead}"
+    return f"# {column} ({kind.lower()}, in {holders[0]}) {why}.\n", False
 
 
 def _key(name: str) -> str:
@@ -224,7 +167,7 @@ def _public_domains(sources: Sequence[Source], public: Sequence[str]) -> dict[st
 
 def _distinct(item: str, source: Source, column: str) -> list[Value]:
     kind = dict(source.columns)[column]
-    if kind not in {"text", "VARCHAR", "BOOLEAN"} | _INTEGERS and not kind.startswith("ENUM"):
+    if not re.fullmatch(f"text|VARCHAR|BOOLEAN|ENUM.*|{_INTEGERS}", kind, re.DOTALL):
         raise SpecError(f"--public-domain {item}: type {kind} is not text or whole numbers; write bins in the spec")
     with connected() as connection:
         opened = open_source(connection, source.name, source.path, table=source.table, columns=[column])

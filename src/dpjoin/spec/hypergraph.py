@@ -15,12 +15,6 @@ from itertools import combinations
 
 from dpjoin.spec.schema import Schema
 
-WIDTH = 100
-"""Columns of a drawing."""
-NAME_WIDTH = 40
-"""Columns of one table name in a drawing."""
-DEEPEST = 16
-"""Levels of a join tree beyond which a drawing lists its edges instead."""
 LARGEST_DENOMINATOR = 10_000
 """Corners of a cover problem with up to 13 tables have denominators below this (largest 0/1 determinant: 9,477)."""
 
@@ -316,10 +310,10 @@ def describe_join(schema: Schema) -> str:
 
 
 def drawing(schema: Schema) -> str:
-    """The join for a terminal, at most 100 columns wide.
+    """The join in lines of text.
 
-    An acyclic join is drawn as its join tree, every edge with the attributes it shares; a very deep tree
-    and a cyclic join become a list of edges, the latter with the tables of its cyclic part.
+    An acyclic join is drawn as its join tree, every edge with the attributes it shares; a cyclic join becomes a list of
+    edges, with the tables of its cyclic part.
 
     >>> from dpjoin.spec.schema import Attribute, Table
     >>> a, b, c, d = (Attribute(name=n, key=True) for n in "abcd")
@@ -336,40 +330,24 @@ def drawing(schema: Schema) -> str:
     """
     tree = join_tree(schema)
     if tree is None:
-        lines = [_edge(a, b, shared) for a, b, shared in _joined_pairs(schema)]
-        lines += [_short(name, WIDTH) for part in components(schema) if len(part) == 1 for name in part]
-        core = cyclic_core(schema)
-        for part in _parts({name: _attributes(schema, [name]) for name in _listed(schema, core)}):
-            lines += _wrapped("cyclic part: ", _listed(schema, part))
-        return "\n".join(lines)
-    parents = dict(tree)
-    children = {t.name: [s.name for s in schema.tables if parents[s.name] == t.name] for t in schema.tables}
-    roots = [t.name for t in schema.tables if parents[t.name] is None]
-    if _depth(parents) > DEEPEST:
-        edges = [(parents[t.name], t.name) for t in schema.tables]
-        lines = [_edge(a, b, _shared(schema, a, b)) for a, b in edges if a is not None]
-        return "\n".join([*lines, *(_short(r, WIDTH) for r in roots if not children[r])])
-    return "\n".join(_short(line, WIDTH) for r in roots for line in (r, *_branches(schema, children, r, "")))
+        lines = [f"{a} ─ {b}  on {', '.join(shared)}" for a, b, shared in _joined_pairs(schema)]
+        lines += [name for part in components(schema) if len(part) == 1 for name in part]
+        core = {name: _attributes(schema, [name]) for name in _listed(schema, cyclic_core(schema))}
+        lines += [f"cyclic part: {', '.join(_listed(schema, part))}" for part in _parts(core)]
+    else:
+        parents = dict(tree)
+        children = {t.name: [s.name for s in schema.tables if parents[s.name] == t.name] for t in schema.tables}
+        roots = [t.name for t in schema.tables if parents[t.name] is None]
+        lines = [line for r in roots for line in (r, *_branches(schema, children, r, ""))]
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
 
 
 def _branches(schema: Schema, children: Mapping[str, list[str]], name: str, indent: str) -> Iterator[str]:
     """One line per table below this one."""
     for child in children[name]:
         last = child == children[name][-1]
-        on = ", ".join(_shared(schema, name, child))
-        yield f"{indent}{'└' if last else '├'}─ {_short(child, NAME_WIDTH)}  on {on}"
+        yield f"{indent}{'└' if last else '├'}─ {child}  on {', '.join(_shared(schema, name, child))}"
         yield from _branches(schema, children, child, f"{indent}{' ' if last else '│'}  ")
-
-
-def _depth(parents: Mapping[str, str | None]) -> int:
-    """The largest number of edges from a table up to its root."""
-    deepest = 0
-    for name in parents:
-        up, steps = parents[name], 0
-        while up is not None:
-            up, steps = parents[up], steps + 1
-        deepest = max(deepest, steps)
-    return deepest
 
 
 def _joined_pairs(schema: Schema) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -380,31 +358,3 @@ def _joined_pairs(schema: Schema) -> list[tuple[str, str, tuple[str, ...]]]:
 
 def _shared(schema: Schema, a: str, b: str) -> tuple[str, ...]:
     return schema.in_order(_attributes(schema, [a]) & _attributes(schema, [b]))
-
-
-def _edge(a: str, b: str, shared: Iterable[str]) -> str:
-    return _short(f"{_short(a, NAME_WIDTH)} ─ {_short(b, NAME_WIDTH)}  on {', '.join(shared)}", WIDTH)
-
-
-def _wrapped(head: str, names: Iterable[str]) -> list[str]:
-    """One or more lines that list the names after a head."""
-    from rich.cells import cell_len
-
-    lines = [head]
-    for name in names:
-        word = _short(name, NAME_WIDTH)
-        fresh = lines[-1] == head
-        if not fresh and cell_len(lines[-1]) + cell_len(word) + 3 > WIDTH:
-            lines[-1] += ","
-            lines.append(" " * len(head) + word)
-        else:
-            lines[-1] += word if fresh else f", {word}"
-    return lines
-
-
-def _short(text: str, width: int) -> str:
-    """The text in at most so many columns, ending in … where it was cut; nothing that moves the cursor."""
-    from rich.cells import cell_len, set_cell_size
-
-    plain = "".join(c if c.isprintable() else "?" for c in text)
-    return plain if cell_len(plain) <= width else set_cell_size(plain, width - 1).rstrip() + "…"
