@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.engine.caps import place
-from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_fades, check_rules
-from dpjoin.engine.interface import LISTED, ExactDegrees, RowWeights, Rules, Value
+from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_fades, check_rules, owner_table
+from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, RowWeights, Rules, Value
 from dpjoin.engine.join_keys import plain
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.schema import DegreeBound, Schema, Table, with_caps
@@ -110,6 +110,23 @@ class BruteEngine:
                 {**row, f"{WEIGHT}{name}": weights[degree[_value(row, fade.attributes)] - 1]} for row in exact_rows
             ]
         vars(engine)["_exact_rows"] = {**self._exact_rows, **exact_some}
+        return engine
+
+    def exact_results(self, by: tuple[str, ...]) -> ExactDegrees:
+        owner_table(self._schema, by)
+        exact: Counter[Value] = Counter()
+        for result in self._exact_join([t.name for t in self._schema.tables]):
+            exact[_value(result, by)] += _weight(result)
+        values = list(exact)
+        return ExactDegrees(_as_array(list(exact.values())), lambda positions: [values[i] for i in positions])
+
+    def clipped(self, clip: Clip) -> BruteEngine:
+        engine, name = copy(self), owner_table(self._schema, clip.owner)
+        results = Counter(_value(r, clip.owner) for r in self._exact_join([t.name for t in self._schema.tables]))
+        exact_rows = [
+            {**row, f"{WEIGHT}owners": clip.weight(results[_value(row, clip.owner)])} for row in self._exact_rows[name]
+        ]
+        vars(engine)["_exact_rows"] = {**self._exact_rows, name: exact_rows}
         return engine
 
     def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> list[dict[str, object]]:

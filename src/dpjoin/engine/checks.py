@@ -58,6 +58,14 @@ def check_fades(schema: Schema, fades: Mapping[str, RowWeights]) -> None:
             )
 
 
+def owner_table(schema: Schema, owner: Scope) -> str:
+    """The first table that says whose its rows are."""
+    for table in schema.tables:
+        if owner and set(owner) <= set(joins_of(schema, table.name)):
+            return table.name
+    raise SpecError(f"owner ({', '.join(owner)}) must be attributes of one table that are compared in the join")
+
+
 def check_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> None:
     """Caps go by join attributes of their table."""
     for name, bounds in caps.items():

@@ -5,6 +5,7 @@ Everything here is private. Only the Curator calls an engine, and it adds noise 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import frozen, instance, join_value, mapping, names, text, whole
+from dpjoin.canonical import flag, frozen, instance, join_value, mapping, names, text, whole
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Group
@@ -22,6 +23,8 @@ LISTED = "listed value"
 """The attribute that numbers listed values, in an engine of one table alone."""
 Scope = tuple[str, ...]
 """Some attributes."""
+MOST_RESULTS, MOST_FULL = 2**24, 2**12
+"""Of a clip: then its weights are computed in int64."""
 Value = tuple[object, ...]
 """One value of some join attributes, as the join compares them."""
 
@@ -93,6 +96,52 @@ class RowWeights:
         return found
 
 
+@dataclass(frozen=True)
+class Clip:
+    """Join results of an owner count less, the more of them there are: together at most `limit` full ones.
+
+    With n join results each counts W(n) = min(full, ⌊full·limit/n⌋) times, `steep` ones also at most
+    ⌊full·2·limit²/((n - limit)² + limit²)⌋ times. A weight of `full` stands for one join result.
+    """
+
+    owner: tuple[str, ...]
+    limit: int
+    full: int = 1024
+    steep: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "owner", names(self.owner, "clipping: owner"))
+        object.__setattr__(self, "limit", whole(self.limit, "clipping: limit", least=1))
+        object.__setattr__(self, "full", whole(self.full, "clipping: full", least=1))
+        object.__setattr__(self, "steep", flag(self.steep, "clipping: steep"))
+        if self.limit > MOST_RESULTS or self.full > MOST_FULL:
+            raise SpecError(f"clipping: limit must be at most {MOST_RESULTS:,} and full at most {MOST_FULL:,}")
+
+    def weight(self, results: int) -> int:
+        """What each of so many join results of one owner counts: the definition.
+
+        >>> clip = Clip(owner=("patient",), limit=10, full=1000)
+        >>> [clip.weight(n) for n in (1, 10, 20, 40, 10**6)]
+        [1000, 1000, 500, 200, 0]
+        """
+        if results <= self.limit:
+            return self.full
+        most = self.full * self.limit // results
+        if self.steep:
+            most = min(most, self.full * 2 * self.limit**2 // ((results - self.limit) ** 2 + self.limit**2))
+        return most
+
+    def of(self, results: NDArray[Any]) -> NDArray[np.int64]:
+        """The weights of owners with so many join results."""
+        last = self.limit * (math.isqrt(2 * self.full) + 2) if self.steep else self.limit * self.full
+        n = np.minimum(results, last + 1).astype(np.int64)  # from there on nothing counts
+        found = np.minimum(self.full, self.full * self.limit // np.maximum(n, 1))
+        if self.steep:
+            beyond = np.maximum(n - self.limit, 0)
+            found = np.minimum(found, self.full * 2 * self.limit**2 // (beyond**2 + self.limit**2))
+        return np.asarray(found, dtype=np.int64)
+
+
 class Engine(Protocol):
     """Exact aggregates over the public domain, as whole numbers that neither wrap nor raise because of data."""
 
@@ -142,6 +191,14 @@ class Engine(Protocol):
 
         Degrees are those of the table itself. The result's schema is the same.
         """
+        ...
+
+    def exact_results(self, by: tuple[str, ...]) -> ExactDegrees:
+        """For each value of the join attributes `by`, which one table has: how many join results have it."""
+        ...
+
+    def clipped(self, clip: Clip) -> Engine:
+        """The same tables, each join result as often as its owner's weight says."""
         ...
 
     def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> Engine:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpjoin.engine import caps as cap
 from dpjoin.engine import sumproduct
 from dpjoin.engine.exact import FLOAT_LIMIT, INT_LIMIT
-from dpjoin.engine.interface import LISTED, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
+from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
 from dpjoin.engine.sumproduct import Counts, Variable, compact
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema
 from dpjoin.spec.workload import IntArray
@@ -333,6 +333,14 @@ class JoinValues:
         """Every row of a table as often as its weight says."""
         return cap.weighted(counts, self.by_attribute(counts), tuple(id_variables(fade.attributes)), fade)
 
+    def clipped(self, counts: Counts, results: Counts, clip: Clip) -> Counts:
+        """Every row of a table as often as its owner's weight says; `results` are join results by keys."""
+        by_owner = sumproduct.project(self.by_attribute(results), id_variables(clip.owner))
+        weights = replace(by_owner, exact_count=clip.of(by_owner.exact_counts))
+        return sumproduct.counted(
+            counts, counts.exact_counts * sumproduct.row_weights(self.by_attribute(counts), weights)
+        )
+
     def alone(self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.
 
@@ -386,7 +394,7 @@ class JoinValues:
             pairs = zip(by, found.exact_ids, strict=True)
             return list(zip(*(self._exact_values[a].at(column[positions]) for a, column in pairs), strict=True))
 
-        return ExactDegrees(found.exact_counts.astype(np.int64), exact_values)
+        return ExactDegrees(found.exact_counts, exact_values)
 
 
 def _with_codes(counts: Counts) -> Counts:

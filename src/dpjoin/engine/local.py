@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import checks
 from dpjoin.engine.answers import group_answers
-from dpjoin.engine.interface import ExactDegrees, RowWeights, Rules, Scope, Value
+from dpjoin.engine.interface import Clip, ExactDegrees, RowWeights, Rules, Scope, Value
 from dpjoin.engine.join_keys import JoinValues
 from dpjoin.engine.sumproduct import merged_alike
 from dpjoin.engine.tables import TableCounts, Tables
@@ -93,6 +93,13 @@ class LocalEngine:
     def weighted(self, fades: Mapping[str, RowWeights]) -> LocalEngine:
         checks.check_fades(self._schema, fades)
         return self._on(self._schema, self._exact_tables.weighted(fades))
+
+    def exact_results(self, by: tuple[str, ...]) -> ExactDegrees:
+        checks.owner_table(self._schema, by)
+        return self._exact_tables.exact_results(by)
+
+    def clipped(self, clip: Clip) -> LocalEngine:
+        return self._on(self._schema, self._exact_tables.clipped(checks.owner_table(self._schema, clip.owner), clip))
 
     def _on(self, schema: Schema, exact_tables: Tables) -> LocalEngine:
         return LocalEngine(schema, self._touched, lambda: exact_tables)

@@ -20,7 +20,7 @@ from dpjoin.engine import matrix_product, sumproduct
 from dpjoin.engine.answers import products_bound
 from dpjoin.engine.checks import joins_of
 from dpjoin.engine.exact import FLOAT_LIMIT, Exact, count_by, fit, times
-from dpjoin.engine.interface import ExactDegrees, RowWeights, Rules, Scope, Value
+from dpjoin.engine.interface import Clip, ExactDegrees, RowWeights, Rules, Scope, Value
 from dpjoin.engine.join_keys import CODE, KEY, JoinValues
 from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.engine.sumproduct import Counts, Memo, Variable
@@ -96,6 +96,24 @@ class Tables:
             rows = partial(self._exact_faded, name, fade)
             changed[name] = self._changed(name, rows, [fade.attributes], partial(_faded_degree, fade))
         return self._with(self._schema, changed)
+
+    def clipped(self, name: str, clip: Clip) -> Tables:
+        """Every row of a table as often as its owner's weight says, and so every join result of the owner."""
+        return self._with(self._schema, {name: TableCounts(partial(self._exact_clipped, name, clip))})
+
+    def _exact_clipped(self, name: str, clip: Clip) -> Counts:
+        return self._exact_values.clipped(self._exact_rows(name), self._exact_owners(clip.owner), clip)
+
+    def exact_results(self, by: Scope) -> ExactDegrees:
+        return self._exact_values.degrees([self._exact_owners(by)], by, ())
+
+    def _exact_owners(self, by: Scope) -> Counts:
+        """How many join results there are for each combination of the keys that hold some attributes."""
+        kept: list[Variable] = [(KEY, key) for key in keys_of(self._schema) if set(key) & set(by)]
+        whole, *rest = sumproduct.eliminate(self._exact_factors(self._others([])), kept, memo=self._memo)
+        for factor in rest:
+            whole = sumproduct.multiply(whole, factor, kept)
+        return whole
 
     def _with(self, schema: Schema, some: Mapping[str, TableCounts]) -> Tables:
         return Tables(schema, {**self._exact_counts, **some}, self._exact_values)

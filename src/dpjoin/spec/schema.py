@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from dpjoin.canonical import flag, instance, items, mapping, names, plain, text, whole
 from dpjoin.errors import SpecError, suggest
+from dpjoin.spec.persons import check_unit
 
 Value = str | int | bool
 OTHER = "other"
@@ -226,10 +227,24 @@ class Table:
     """Public bounds on degrees; a unique key is the bound 1."""
     enforce: bool = False
     """Whether rows beyond the bounds are removed at a price (True), or promised not to exist (False)."""
+    owner: tuple[str, ...] = ()
+    """The attributes that say whose a row is, where they are not those of the schema's unit."""
+    owner_via: str | None = None
+    """The foreign key by which a row's owner is found: an attribute that is unique in a table that has the owner."""
+    owners: int | None = None
+    """At most so many owners can meet one row of this table, which has none itself; None if it has one."""
+    max_rows: int | None = None
+    """At most so many rows of an owner are used, by an order of their own; None for all."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", text(self.name, "a table's name"))
         what = f"table {self.name!r}"
+        object.__setattr__(self, "owner", names(self.owner, f"{what}: owner"))
+        via = self.owner_via
+        object.__setattr__(self, "owner_via", via if via is None else text(via, f"{what}: owner_via"))
+        for key in ("owners", "max_rows"):
+            number = getattr(self, key)
+            object.__setattr__(self, key, number if number is None else whole(number, f"{what}: {key}", least=1))
         object.__setattr__(self, "attributes", names(self.attributes, f"{what}: attributes"))
         columns = mapping(self.columns, f"{what}: columns")
         named = {text(a, f"{what}: columns"): text(c, f"{what}: columns") for a, c in columns.items()}
@@ -261,8 +276,11 @@ class Schema:
 
     tables: tuple[Table, ...]
     attributes: tuple[Attribute, ...]
+    unit: tuple[str, ...] = ()
+    """Whose rows are protected together: the attributes that name an owner; none where every row is by itself."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "unit", names(self.unit, "the unit of privacy"))
         tables, attributes = items(self.tables, "tables"), items(self.attributes, "attributes")
         object.__setattr__(self, "tables", tuple(instance(t, Table, "a table of the schema") for t in tables))
         declared = tuple(instance(a, Attribute, "an attribute of the schema") for a in attributes)
@@ -287,8 +305,9 @@ class Schema:
 
     @property
     def join_attributes(self) -> tuple[str, ...]:
-        """The attributes that several tables share."""
-        return tuple(a.name for a in self.attributes if len(self.tables_with(a.name)) > 1)
+        """The attributes that are compared as they are: those that several tables share, and those that name an owner."""
+        owners = {*self.unit, *(a for t in self.tables for a in t.owner)}
+        return tuple(a.name for a in self.attributes if len(self.tables_with(a.name)) > 1 or a.name in owners)
 
     @property
     def queryable(self) -> tuple[str, ...]:
@@ -330,7 +349,7 @@ def with_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Sche
     tables = [
         replace(t, bounds=(*t.bounds, *caps[t.name]), enforce=True) if caps.get(t.name) else t for t in schema.tables
     ]
-    return Schema(tuple(tables), schema.attributes)
+    return replace(schema, tables=tuple(tables))
 
 
 def describe_bounds(schema: Schema) -> list[str]:
@@ -397,3 +416,4 @@ def _check_schema(schema: Schema) -> None:
             )
     if not schema.private_tables:
         raise SpecError("no table is private, so there is nothing to protect; ask DuckDB directly")
+    check_unit(schema)

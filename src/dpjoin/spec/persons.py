@@ -1,0 +1,104 @@
+"""Whose rows are protected together: the unit of privacy, and which owner each row of each table has.
+
+Property (P): every join result takes all its private rows from one owner. It holds where every private table has the
+owner among its attributes, or reaches it through a foreign key that is unique in the table it points to: a join result
+holds that very row. Then an owner's join results depend on the owner's rows and on public tables only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpjoin.errors import SpecError, suggest
+
+if TYPE_CHECKING:
+    from dpjoin.spec.schema import Schema, Table
+
+
+def owner_of(schema: Schema, table: Table) -> tuple[str, ...]:
+    """The attributes of a table that name the owner of its rows; none if it has no such attributes."""
+    if table.owner:
+        return table.owner
+    return schema.unit if set(schema.unit) <= set(table.attributes) else ()
+
+
+def link_of(schema: Schema, table: Table) -> Table | None:
+    """The table that a row's foreign key points to, on the way to its owner."""
+    if table.owner_via is None:
+        return None
+    for other in schema.tables:
+        unique = any(b.attributes == (table.owner_via,) and b.limit == 1 for b in other.bounds)
+        if other.name != table.name and unique and not other.enforce:
+            return other
+    return None
+
+
+def reaches_owner(schema: Schema, table: Table) -> bool:
+    """Whether a row's owner is the one attribute of the join that names owners."""
+    seen: set[str] = set()
+    current: Table | None = table
+    while current is not None and current.name not in seen:
+        if owner_of(schema, current) == schema.unit:
+            return True
+        seen.add(current.name)
+        current = link_of(schema, current)
+    return False
+
+
+def one_owner_per_result(schema: Schema) -> bool:
+    """Property (P), for private tables that name an owner; those that declare how many they meet are left out."""
+    return bool(schema.unit) and all(reaches_owner(schema, t) for t in schema.tables if t.private and t.owners is None)
+
+
+def check_unit(schema: Schema) -> None:
+    """Refuse a unit that rows cannot be told by, with the table concerned and what to declare."""
+    if not schema.unit:
+        for table in schema.tables:
+            for key in ("owner", "owner_via", "owners", "max_rows"):
+                if getattr(table, key):
+                    raise SpecError(
+                        f"table {table.name!r} has {key}, which is about persons; set [privacy] unit, or remove it"
+                    )
+        return
+    names = [a.name for a in schema.attributes]
+    unit = ", ".join(schema.unit)
+    for name in schema.unit:
+        if name not in names:
+            raise SpecError(f"unit ({name!r}) must be an attribute, or 'row'; {suggest(name, names)}")
+    for table in schema.tables:
+        _check_table(schema, table, unit)
+
+
+def _check_table(schema: Schema, table: Table, unit: str) -> None:
+    what = f"table {table.name!r}"
+    for name in (*table.owner, *([table.owner_via] if table.owner_via else [])):
+        if name not in table.attributes:
+            raise SpecError(
+                f"{what}: owner ({name!r}) must be one of its attributes; {suggest(name, table.attributes)}"
+            )
+    if not table.private:
+        return
+    if table.owners is not None and (owner_of(schema, table) or table.owner_via):
+        raise SpecError(f"{what} has an owner, so owners ({table.owners}) must be left out")
+    if table.owners is not None or owner_of(schema, table):
+        return
+    if table.owner_via is None:
+        raise SpecError(
+            f"{what} must say whose its rows are: it has no attribute {unit}; name it in attributes, or set owner_via to "
+            "a foreign key, or owners to how many of them one row can meet, or private = false"
+        )
+    if link_of(schema, table) is None:
+        raise SpecError(
+            f"{what}: owner_via ({table.owner_via!r}) must be unique in the table it points to; declare "
+            f"unique = [{table.owner_via!r}] there, with bounds assumed and not enforced"
+        )
+    if not reaches_owner(schema, table):
+        raise SpecError(f"{what}: owner_via ({table.owner_via!r}) must lead to a table that has {unit}")
+
+
+def protects(schema: Schema) -> str:
+    """Who is protected, in words."""
+    if not schema.unit:
+        return "one row added to or removed from one private table"
+    tables = ", ".join(schema.private_tables)
+    return f"one {' and '.join(schema.unit)} with all rows in {tables}"
