@@ -1,7 +1,7 @@
 """Accuracy at person level on real joins: `python benchmarks/persons.py [--runs N] [--query NAME ...]`.
 
-The owner is the key that all private tables share. Beside `dpjoin` at person and at row level stand three baselines, each
-told what a custodian would not know: how many rows or join results the largest owner has, or where to cut.
+The owner is the key that all private tables share. Beside `dpjoin` at person and at row level stand three baselines. Each
+is told what a custodian would not know: how many rows or join results the largest owner has, or where to cut.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def released(join: Join, schema: dj.Schema, budget: dj.Budget) -> dict[str, floa
     }
 
 
-# Baselines -------------------------------------------------------------------------------------------------------------
+# Baselines -----------------------------------------------------------------------------------------------------------
 
 
 def owners(join: Join) -> dict[str, np.ndarray]:
@@ -180,20 +180,20 @@ def root_record(join: Join, rng: np.random.Generator) -> dict[str, float]:
     numbers = owners(join)
     count = 1 + max(int(n.max()) for n in numbers.values())
     slots: dict[str, tuple[np.ndarray, dict[str, np.ndarray]]] = {}
-    for name, number in numbers.items():
-        by_owner = np.bincount(number, minlength=count)
+    for name, owned in numbers.items():
+        by_owner = np.bincount(owned, minlength=count)
         most = max(1, int(np.quantile(by_owner[by_owner > 0], 0.9)))
-        order = rng.permutation(len(number))
-        order = order[np.argsort(number[order], kind="stable")]
+        order = rng.permutation(len(owned))
+        order = order[np.argsort(owned[order], kind="stable")]
         rank = np.arange(len(order)) - np.repeat(np.cumsum(by_owner) - by_owner, by_owner)
         keep = rank < most
         codes = {}
         for a, code in codes_of(join, name).items():
             wide = np.full((count, most), -1)
-            wide[number[order][keep], rank[keep]] = code[order][keep]
+            wide[owned[order][keep], rank[keep]] = code[order][keep]
             codes[a] = wide
         present = np.zeros((count, most), dtype=bool)
-        present[number[order][keep], rank[keep]] = True
+        present[owned[order][keep], rank[keep]] = True
         slots[name] = present, codes
     home = {a: name for name, (_, codes) in slots.items() for a in codes}
     asked = [(g.scope, list(product(*(range(p.shape[1]) for p, _ in slots.values())))) for g in join.workload.groups]
@@ -213,7 +213,7 @@ def root_record(join: Join, rng: np.random.Generator) -> dict[str, float]:
     return {"tv": mean_total_variation(answers, join.exact)}
 
 
-# The page ----------------------------------------------------------------------------------------------------------------
+# The page ------------------------------------------------------------------------------------------------------------
 
 
 def measure(join: Join, runs: int) -> dict[str, Any]:
@@ -248,11 +248,12 @@ def page(results: list[dict[str, Any]], runs: int) -> str:
     parts = [
         "# Persons",
         f"Made by `{command('persons.py', '--runs', runs)}` with {versions()}.",
-        f"Budget ({BUDGET.epsilon:g}, {BUDGET.delta:g}), all 1- and 2-way marginals, medians of {runs} runs (group privacy of "
-        f"{min(runs, 3)}). Mean total variation over the marginals; lower is better. `person` protects an owner with all rows in all "
-        "tables, `row` one row. The other columns protect persons too and are told what is private: how many rows the largest "
-        "owner has (group privacy), where 95 % of owners have fewer join results (flatten and truncate: the join first, then a "
-        "single-table release), or 90 % fewer rows of a table (root record: one wide record an owner, one Gaussian each).",
+        f"Budget ({BUDGET.epsilon:g}, {BUDGET.delta:g}), all 1- and 2-way marginals, medians of {runs} runs (group "
+        f"privacy of {min(runs, 3)}). Mean total variation over the marginals; lower is better. `person` protects an "
+        "owner with all rows in all tables, `row` one row. The other columns protect persons too and are told what is "
+        "private: how many rows the largest owner has (group privacy), where 95 % of owners have fewer join results "
+        "(flatten and truncate: the join first, then a single-table release), or 90 % fewer rows of a table (root "
+        "record: one wide record an owner, one Gaussian each).",
         markdown_table(["query", "owner", *COLUMNS], variation),
         "## Against the targets",
         "Covered: the share of cells whose 90 % error bar holds the exact answer; it should be 0.85 to 0.99.",

@@ -84,8 +84,8 @@ def _check_table(schema: Schema, table: Table, unit: str) -> None:
         return
     if table.owner_via is None:
         raise SpecError(
-            f"{what} must say whose its rows are: it has no attribute {unit}; name it in attributes, or set owner_via to "
-            "a foreign key, or owners to how many of them one row can meet, or private = false"
+            f"{what} must say whose its rows are: it has no attribute {unit}; name it in attributes, or set owner_via "
+            "to a foreign key, or owners to how many of them one row can meet, or private = false"
         )
     if link_of(schema, table) is None:
         raise SpecError(

@@ -305,7 +305,7 @@ class Schema:
 
     @property
     def join_attributes(self) -> tuple[str, ...]:
-        """The attributes that are compared as they are: those that several tables share, and those that name an owner."""
+        """The attributes that are compared as they are: those that several tables share, and those of owners."""
         owners = {*self.unit, *(a for t in self.tables for a in t.owner)}
         return tuple(a.name for a in self.attributes if len(self.tables_with(a.name)) > 1 or a.name in owners)
 
