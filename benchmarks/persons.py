@@ -1,7 +1,7 @@
 """Accuracy at person level on real joins: `python benchmarks/persons.py [--runs N] [--query NAME ...]`.
 
-The owner is the key that all private tables share. Beside `dpjoin` at person and at row level stand three baselines. Each
-is told what a custodian would not know: how many rows or join results the largest owner has, or where to cut.
+The owner is the key that all private tables share. Beside `dpjoin` at person and at row level stand three baselines.
+All are told what a custodian would not know: how many rows or join results the largest owner has, or where to cut.
 """
 
 from __future__ import annotations
