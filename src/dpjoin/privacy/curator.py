@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.canonical import Checks
-from dpjoin.engine.interface import Engine, RowWeights
+from dpjoin.engine.interface import Clip, Engine, RowWeights
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.accounting import (
     Accountant,
@@ -33,9 +33,10 @@ from dpjoin.privacy.accounting import (
 from dpjoin.privacy.degree_bounds import Limit, declared_limits
 from dpjoin.privacy.gate import Gate, values_above
 from dpjoin.privacy.instance import Bound, Instance, capped_bound, varying, widest
-from dpjoin.privacy.ledger import Event, Ledger, Part, Places, worst_row
+from dpjoin.privacy.ledger import Event, Ledger, Part, Places, every_part, worst_row
 from dpjoin.privacy.mechanisms import Choice, Mechanism, choosing, hiding
 from dpjoin.privacy.numbers import Numbers, narrow, scaled, taken, wide
+from dpjoin.privacy.owners import MOST_EDGES, NoisyOwners, owners_by_results
 from dpjoin.privacy.parts import (
     Labels,
     NoisyDegrees,
@@ -100,7 +101,8 @@ class Curator:
         """Proof: P-74."""
         # A copy is checked again, and works out its amounts itself.
         accountant = accountant_of(replace(CHECK.instance(split, Split, "what a Curator may spend")))
-        ledger = Ledger(accountant.name, options=tuple(option.epsilon for option in accountant.options))
+        options = tuple(option.epsilon for option in accountant.options)
+        ledger = Ledger(accountant.name, options=options, owner=engine.schema.unit)
         self._begin(Instance.of(engine), accountant, Gate(ledger))
         self._answered: list[NoisyDegrees] = []
         self._labels: dict[Labels, tuple[NoisyDegrees, ...]] = {}
@@ -225,6 +227,14 @@ class Curator:
         }
         return _Inner(self._instance.weighted(found), self._accountant, self._gate)
 
+    def clipped(self, clip: Clip) -> Curator:
+        """A Curator of the same tables in which a join result counts by how many its owner has; any public limit.
+
+        It spends from the same budget and counts in its `unit`. Nothing is released and nothing is charged here.
+        Proof: P-90.
+        """
+        return _Inner(self._instance.clipped(CHECK.instance(clip, Clip, "a clip")), self._accountant, self._gate)
+
     def restrict(
         self,
         stage: str,
@@ -346,7 +356,8 @@ class Curator:
             return cost * shares[n].get(table, Fraction(1)) if shares and amount == "rho" else cost
 
         limit, places = self._accountant.limit, [part.places for part in new]
-        worst = {amount: worst_row(places, partial(paid, amount=amount)) for amount in vars(limit)}
+        worst_of = every_part if self._instance.owner else worst_row
+        worst = {amount: worst_of(places, partial(paid, amount=amount)) for amount in vars(limit)}
         self._accountant.spend(type(limit)(**worst))
         self._gate.ledger = replace(self.ledger, parts=(*known, *new))
 
@@ -360,6 +371,7 @@ class Curator:
         Questions about public tables alone are answered exactly, at no cost, with the same threshold.
         """
         self._require_whole("degrees are asked")
+        self._instance.require_rows("noisy degrees")
         width = _half_width(half_width)
         cost = _of_kind(cost, Approximate, Concentrated)
         mechanism = hiding(self.rows_moved, cost, self._accountant.composition, half_width=width)
@@ -390,9 +402,8 @@ class Curator:
         for question in asked:
             if question.distinct or not self._places(question.rules):
                 raise BudgetError(f"question {question.name!r} must be about rows of a private table")
-        cuts = tuple(CHECK.whole(e, "edges of ranks") for e in CHECK.items(edges, "edges"))
-        if list(cuts) != sorted({e for e in cuts if 0 < e < 2**62}):
-            raise BudgetError("edges of ranks must be increasing whole numbers from 1 on, below 2^62")
+        self._instance.require_rows("ranks")
+        cuts = _edges(edges)
         mechanism = hiding(self.rows_moved, cost, self._accountant.composition)
         purses = [self._accountant.allowance(cost) for _ in asked]
         self._enter(CHECK.text(stage, "a stage"), {q.name: q.rules for q in asked}, purses)
@@ -407,6 +418,20 @@ class Curator:
             deviation = math.sqrt(mechanism.law.variance)
             answers.append(NoisyRanks(question, cuts, tuple(int(n) for n in noisy), deviation))
         return answers
+
+    def noisy_owners(self, owner: Sequence[str], edges: Sequence[int], cost: Concentrated) -> NoisyOwners:
+        """How many owners have a number of join results between one edge and the next. Proof: P-91."""
+        self._require_whole("owners are counted")
+        names, cost = CHECK.names(owner, "owner"), _of_rho(_of_kind(cost, Concentrated))
+        cuts = _edges(edges)
+        mechanism = hiding(self._instance.move_of_owners(names), cost, self._accountant.composition)
+        event = self._event(mechanism, "owners by join results")
+
+        def exact() -> Numbers:
+            return owners_by_results(self._engine.exact_results(names).exact_counts, cuts)
+
+        noisy = self._gate.numbers(self._accountant, event, mechanism, exact)
+        return NoisyOwners(names, cuts, tuple(int(n) for n in noisy), math.sqrt(mechanism.law.variance))
 
     def public_counts(self, table: str, attributes: tuple[str, ...]) -> Numbers:
         """How many rows a public table has in each cell of some of its attributes: exact, at no cost. Proof: P-71."""
@@ -473,7 +498,7 @@ class Curator:
             return self._instance.exact_answers(group, centred=centred)[index : index + 1]
 
         noisy = self._gate.numbers(self._accountant, event, mechanism, exact)
-        return Measurement(group, noisy, group.unit / (2 if centred else 1), mechanism.law.variance)
+        return Measurement(group, noisy, group.unit * self.unit / (2 if centred else 1), mechanism.law.variance)
 
     def worst_query(
         self, groups: Sequence[Group], model: Sequence[Numbers], bound: Bound, cost: Pure | Concentrated
@@ -545,7 +570,7 @@ class Curator:
     ) -> Event:
         """The ledger line of a mechanism; nothing is charged yet."""
         self._instance.check_share(bound)
-        unit = {"unit": self.unit} if self._instance.weights else {}
+        unit = {"unit": self.unit} if self.unit != 1 else {}
         return Event(
             mechanism=mechanism.law.name,
             purpose=purpose,
@@ -592,6 +617,14 @@ def _of_rho(cost: Any) -> Any:
     if is_laplace(cost):
         raise BudgetError("this must have some rho to spend, not Laplace noise; nothing was drawn")
     return cost
+
+
+def _edges(edges: object) -> tuple[int, ...]:
+    """Edges between which is counted. Proof: P-73."""
+    cuts = tuple(CHECK.whole(e, "edges") for e in CHECK.items(edges, "edges"))
+    if not 0 < len(cuts) <= MOST_EDGES or list(cuts) != sorted({e for e in cuts if 0 < e < 2**62}):
+        raise BudgetError("edges must be some increasing whole numbers from 1 on, below 2^62")
+    return cuts
 
 
 def _half_width(value: object) -> int:

@@ -154,14 +154,19 @@ def weighted_limits(schema: Schema, limits: Iterable[Limit], weights: Mapping[st
     return [*known, *own]
 
 
-def weighted_bound(schema: Schema, limits: Iterable[Limit], weights: Mapping[str, RowWeights]) -> int:
-    """The most that one row can change, in the units of weighted counts. Proof: P-68."""
+def weighted_results(schema: Schema, limits: Iterable[Limit], weights: Mapping[str, RowWeights]) -> dict[str, int]:
+    """By private table, the most that one row can change, in the units of weighted counts. Proof: P-68."""
     names = frozenset(t.name for t in schema.tables)
     known = weighted_limits(schema, limits, weights)
-    found = []
+    found = {}
     for table in schema.private_tables:
         others = most_results(schema, names - {table}, known)
         if others is None:
             raise BudgetError(f"weights must bound what a row of table {table!r} joins; give its partners weights")
-        found.append(others * (moves_of_row(weights[table]) if table in weights else 1))
-    return max(1, *found)
+        found[table] = others * (moves_of_row(weights[table]) if table in weights else 1)
+    return found
+
+
+def weighted_bound(schema: Schema, limits: Iterable[Limit], weights: Mapping[str, RowWeights]) -> int:
+    """The same for a row of any table. Proof: P-68."""
+    return max(1, *weighted_results(schema, limits, weights).values())

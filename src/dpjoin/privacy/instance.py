@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.interface import Engine, RowWeights
+from dpjoin.engine.interface import Clip, Engine, RowWeights
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.accounting import Approximate, Concentrated
 from dpjoin.privacy.degree_bounds import (
@@ -29,14 +29,16 @@ from dpjoin.privacy.degree_bounds import (
     degree_factors,
     most_results,
     subsets,
-    weighted_bound,
+    weighted_results,
 )
 from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
 from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.numbers import Numbers, root_up, wide
+from dpjoin.privacy.owners import check_removals, owners_per_row, rows_per_owner
 from dpjoin.privacy.parts import OneTable, Rules
 from dpjoin.privacy.residual import residual_bound, residual_level
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
+from dpjoin.spec.persons import owner_of
 from dpjoin.spec.schema import DegreeBound, Schema, with_caps
 from dpjoin.spec.workload import Group
 
@@ -78,6 +80,11 @@ class Instance:
     """Whether these are all rows, as they are."""
     limits: tuple[Limit, ...] = ()
     """What labels and caps say about degrees, beside what the schema declares."""
+    owner: tuple[str, ...] = ()
+    """Who is protected, with all rows in all tables: the attributes that name an owner; none where a row is."""
+    rows_per_owner: Mapping[str, int] = field(default_factory=dict)
+    clip: Clip | None = None
+    """How join results of an owner count, where they are clipped."""
     weights: Mapping[str, RowWeights] = field(default_factory=dict)
     pushed_out: int = 0
     """How many rows of its table one more row can push out, where bounds are enforced."""
@@ -90,7 +97,18 @@ class Instance:
     @classmethod
     def of(cls, engine: Engine) -> Instance:
         """All rows."""
-        return cls(schema=engine.schema, open_engine=lambda: engine, pushed_out=churn(engine.schema), whole=True)
+        schema = engine.schema
+        if schema.unit:
+            check_removals(schema, schema.unit)
+        return cls(
+            schema=schema,
+            open_engine=lambda: engine,
+            owner=schema.unit,
+            rows_per_owner=rows_per_owner(schema),
+            # An owner pushes out rows of its own only.
+            pushed_out=0 if schema.unit else churn(schema),
+            whole=True,
+        )
 
     @cached_property
     def engine(self) -> Engine:
@@ -99,7 +117,8 @@ class Instance:
     @property
     def unit(self) -> Fraction:
         """What a count of one is worth, in join results: less than one where rows have weights."""
-        return 1 / Fraction(math.prod(weights.full for weights in self.weights.values()))
+        clipped = self.clip.full if self.clip is not None else 1
+        return 1 / Fraction(clipped * math.prod(weights.full for weights in self.weights.values()))
 
     # -- other instances ------------------------------------------------------------------------------
 
@@ -121,6 +140,8 @@ class Instance:
         self, name: str, asked: OneTable, limits: Sequence[Limit], shares: Mapping[str, Fraction]
     ) -> Instance:
         """Some rows of one table; the others play no part. Proof: P-50."""
+        if self.owner and not owner_of(self.schema, self.schema.table(asked.table)):
+            raise BudgetError(f"table {asked.table!r} by itself must have the owner; its rows may have none")
         by = asked.labels.attributes if asked.labels is not None else ()
         engine = self.engine.alone(asked.table, by, asked.values, asked.keep)
         restricted = self.restricted(name, asked.rules, limits, shares)
@@ -152,40 +173,69 @@ class Instance:
             check_weights(of_table)
         return replace(self, open_engine=partial(self.engine.weighted, weights), whole=False, weights=weights)
 
+    def clipped(self, clip: Clip) -> Instance:
+        """The same rows, each join result counted by how many its owner has. Proof: P-90."""
+        self._require_as_they_are()
+        if not self.whole:
+            raise BudgetError("join results are clipped once, of all rows")
+        owners_per_row(self.schema, clip)
+        return replace(self, open_engine=partial(self.engine.clipped, clip), whole=False, clip=clip)
+
     def _require_as_they_are(self) -> None:
-        if self.pushed_out or self.weights:
+        if self.pushed_out or self.weights or self.clip is not None:
             raise BudgetError("rows are removed or have weights already; that is done once")
 
     def require_unweighted(self, what: str) -> None:
         if self.weights:
             raise BudgetError(f"{what} must be of rows that all count alike; use caps instead of weights")
 
+    def require_rows(self, what: str) -> None:
+        """Refuse what is stated for one row, where a person is protected or join results are clipped."""
+        if self.owner or self.clip is not None:
+            raise BudgetError(f"{what} must be of single rows, with one row as the unit; clip join results by owner")
+
     # -- bounds on join results -----------------------------------------------------------------------
 
     def public_bound(self) -> Bound | None:
         """From public tables, declared bounds and weights; None where these are not enough. Proof: P-27."""
+        if self.clip is not None:
+            return Bound(self.clip.full * self.clip.limit * self._owners)
+        results = self._results_per_row()
+        if results is None or not self.owner:
+            return None if results is None else Bound(max(1, *results.values()))
+        # All rows of an owner go one by one; a table without owners is protected row by row. Proof: P-92.
+        owned = {t.name for t in self.schema.tables if t.private and t.owners is None}
+        if not owned <= set(self.rows_per_owner):
+            return None
+        together = sum(self.rows_per_owner[table] * most for table, most in results.items() if table in owned)
+        return Bound(max(1, together, *(most for table, most in results.items() if table not in owned)))
+
+    def _results_per_row(self) -> dict[str, int] | None:
+        """By private table, how many join results one of its rows changes at most; None where that is not public."""
         if self.weights:
-            return Bound(weighted_bound(self.schema, [*self.limits, *declared_limits(self.schema)], self.weights))
+            return weighted_results(self.schema, [*self.limits, *declared_limits(self.schema)], self.weights)
         if not bound_is_public(self.schema):
             return None
         caps, private = degree_caps(self.schema), set(self.schema.private_tables)
-        limits = []
+        found = {}
         for table in private:
             others = frozenset(t.name for t in self.schema.tables) - {table}
             known = [caps[others]] if others in caps else []
             if not others & private:
                 known.append(self.engine.exact_boundary(others))
-            limits.append(min(known))
-        return Bound(max(1, *limits))
+            found[table] = min(known)
+        return found
 
     def part_bound(self) -> Bound | None:
         """From the caps of a sub-instance, with each table's share; None where these are not enough. Proof: P-48."""
         self.require_unweighted("a bound of caps")
+        self.require_rows("a bound of caps")
         return capped_bound(self.schema, self.limits) if self.part is not None else None
 
     def sensitivity_level(self, cost: Approximate | Concentrated) -> Level:
         """What a noisy sensitivity bound hides: the gauge, or the paper's residual sensitivity. Proof: P-28."""
         self.require_unweighted("a noisy bound")
+        self.require_rows("a noisy bound")
         public = self._public_boundaries()
         if isinstance(cost, Concentrated) or len(self.schema.tables) == 2:
             return Level(self._rows, lambda: gauge(self._exact_boundaries(public)), partial(gauge_bound, public))
@@ -230,9 +280,12 @@ class Instance:
         return bound.value * self._rows
 
     def move_of_group(self, group: Group, bound: Bound) -> Move:
-        """Of all answers of a group together. Proof: P-30, P-62, P-68."""
+        """Of all answers of a group together. Proof: P-30, P-62, P-68, P-90."""
         positive = weight_ranges(group).none_negative
-        if self.weights:
+        if self.clip is not None:
+            times_absolute = self._signed
+            times = times_absolute if (self.owner and self._owners == 1) or not positive else times_absolute // 2
+        elif self.weights:
             times, times_absolute = 1 if positive else 2, 2
         else:
             times_absolute = self.rows_moved**2
@@ -244,12 +297,31 @@ class Instance:
         """Of one query; centred, in half units. Proof: P-31."""
         self.require_unweighted("a single query")
         low, high = weight_ranges(group).of(index)
-        return (high - low if centred else max(abs(low), abs(high))) * bound.value * self.rows_moved
+        width = high - low if centred else max(abs(low), abs(high))
+        return root_up((width * bound.value * self.rows_moved) ** 2 * self._signed)
 
     def move_of_scores(self, width: int, bound: Bound) -> int:
         """Of scores that one join result moves by at most `width`. Proof: P-32."""
         self.require_unweighted("a choice")
-        return width * bound.value * self.rows_moved
+        return root_up((width * bound.value * self.rows_moved) ** 2 * self._signed)
+
+    def move_of_owners(self, clip_owner: tuple[str, ...]) -> Move:
+        """Of the histogram of owners by join results. Proof: P-91."""
+        owners = owners_per_row(self.schema, Clip(owner=clip_owner, limit=1))
+        square = 1 if self.owner and owners == 1 else 2 * owners**2
+        return Move(root_up(square), 1 if square == 1 else 2 * owners, square)
+
+    @property
+    def _owners(self) -> int:
+        """How many owners one unit that is protected can move; one without clipping."""
+        return 1 if self.clip is None else owners_per_row(self.schema, self.clip)
+
+    @property
+    def _signed(self) -> int:
+        """By how much clipping multiplies the squared move of signed weights, and the move in l1. Proof: P-90."""
+        if self.clip is None or (self.owner and self._owners == 1):
+            return 1
+        return 4 if self.owner else 2
 
     def check_share(self, bound: Bound | None) -> None:
         """Refuse a bound under which a row of some table would have to pay more than it was charged. Proof: P-50."""

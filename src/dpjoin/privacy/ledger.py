@@ -73,6 +73,8 @@ class Ledger:
     """Of epsilon, the Laplace noise that rho could have been exchanged for; each has OPTION_SHARE of delta (P-70)."""
     exchanged: Fraction | None = None
     """The option that was taken."""
+    owner: tuple[str, ...] = ()
+    """Who pays, with all rows in all tables: the attributes that name an owner; none where one row does."""
 
     def plus(self, event: Event) -> Ledger:
         return replace(self, events=(*self.events, event))
@@ -153,7 +155,8 @@ class Ledger:
         total = in_part(None, None)
         for stage in dict.fromkeys(part.stage for part in self.parts):
             parts = [part for part in self.parts if part.stage == stage]
-            total += worst_row([p.places for p in parts], lambda n, table: in_part(parts[n].name, table))  # noqa: B023
+            worst_of = every_part if self.owner else worst_row
+            total += worst_of([p.places for p in parts], lambda n, table: in_part(parts[n].name, table))  # noqa: B023
         return total
 
 
@@ -163,6 +166,12 @@ def _is_covered(event: Event, composition: Composition) -> bool:
         return False
     laplace = event.mechanism == "discrete Laplace"
     return (laplace or not event.cost.epsilon) and (composition.covers(event.mechanism) or not event.cost.rho)
+
+
+def every_part(places: Sequence[Places], paid: Callable[[int, str], Fraction]) -> Fraction:
+    """What a person pays who may have rows everywhere: all of it. Proof: P-92."""
+    dearest = (max((paid(n, table) for table in place), default=Fraction(0)) for n, place in enumerate(places))
+    return sum(dearest, Fraction(0))
 
 
 def worst_row(places: Sequence[Places], paid: Callable[[int, str], Fraction]) -> Fraction:

@@ -123,6 +123,8 @@ class Move:
 
     euclidean: int
     absolute: int
+    square: int | None = None
+    """Of the euclidean one, where that is no whole number."""
 
 
 def hiding(
@@ -136,10 +138,11 @@ def hiding(
     """
     move = Move(move, move) if isinstance(move, int) else move
     l2, l1 = max(1, move.euclidean), max(1, move.absolute)
+    square = l2**2 if move.square is None else move.square
     if isinstance(cost, Concentrated) and not is_laplace(cost):
         if composition is None:
             raise BudgetError("a Concentrated cost needs the concentrated accountant; use Approximate or Pure")
-        variance = composition.variance(l2**2, cost.rho)
+        variance = composition.variance(square if half_width is None else l2**2, cost.rho)
         if half_width is None:
             return Mechanism(DiscreteGaussian(variance), cost, l2)
         price = partial(composition.truncation_delta, cost.rho, half_width, moves=l2)

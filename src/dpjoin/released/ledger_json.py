@@ -13,6 +13,8 @@ from dpjoin.privacy.ledger import Event, Ledger, Part
 def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
     """What `ledger_from_json` reads."""
     written: dict[str, Any] = {"composition": ledger.composition}
+    if ledger.owner:
+        written["owner"] = list(ledger.owner)
     if ledger.parts:
         written["parts"] = [
             {"name": p.name, "stage": p.stage, "places": {t: dict(place) for t, place in p.places.items()}}
@@ -30,7 +32,8 @@ def ledger_from_json(data: Mapping[str, Any]) -> Ledger:
     exchange = data.get("exchange", {})
     options = tuple(map(Fraction, exchange.get("options", ())))
     taken = Fraction(exchange["taken"]) if "taken" in exchange else None
-    return Ledger(data["composition"], tuple(map(_event_from_json, data["events"])), parts, options, taken)
+    events, owner = tuple(map(_event_from_json, data["events"])), tuple(data.get("owner", ()))
+    return Ledger(data["composition"], events, parts, options, taken, owner)
 
 
 def _cost_to_json(cost: Cost) -> dict[str, str]:
