@@ -231,7 +231,7 @@ class Curator:
         """A Curator of the same tables in which a join result counts by how many its owner has; any public limit.
 
         It spends from the same budget and counts in its `unit`. Nothing is released and nothing is charged here.
-        Proof: P-90.
+        Proof: P-78.
         """
         return _Inner(self._instance.clipped(CHECK.instance(clip, Clip, "a clip")), self._accountant, self._gate)
 
@@ -420,7 +420,7 @@ class Curator:
         return answers
 
     def noisy_owners(self, owner: Sequence[str], edges: Sequence[int], cost: Concentrated) -> NoisyOwners:
-        """How many owners have a number of join results between one edge and the next. Proof: P-91."""
+        """How many owners have a number of join results between one edge and the next. Proof: P-79."""
         self._require_whole("owners are counted")
         names, cost = CHECK.names(owner, "owner"), _of_rho(_of_kind(cost, Concentrated))
         cuts = _edges(edges)

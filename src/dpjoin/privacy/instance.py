@@ -174,7 +174,7 @@ class Instance:
         return replace(self, open_engine=partial(self.engine.weighted, weights), whole=False, weights=weights)
 
     def clipped(self, clip: Clip) -> Instance:
-        """The same rows, each join result counted by how many its owner has. Proof: P-90."""
+        """The same rows, each join result counted by how many its owner has. Proof: P-78."""
         self._require_as_they_are()
         if not self.whole:
             raise BudgetError("join results are clipped once, of all rows")
@@ -203,7 +203,7 @@ class Instance:
         results = self._results_per_row()
         if results is None or not self.owner:
             return None if results is None else Bound(max(1, *results.values()))
-        # All rows of an owner go one by one; a table without owners is protected row by row. Proof: P-92.
+        # All rows of an owner go one by one; a table without owners is protected row by row. Proof: P-80.
         owned = {t.name for t in self.schema.tables if t.private and t.owners is None}
         if not owned <= set(self.rows_per_owner):
             return None
@@ -280,7 +280,7 @@ class Instance:
         return bound.value * self._rows
 
     def move_of_group(self, group: Group, bound: Bound) -> Move:
-        """Of all answers of a group together. Proof: P-30, P-62, P-68, P-90."""
+        """Of all answers of a group together. Proof: P-30, P-62, P-68, P-78."""
         positive = weight_ranges(group).none_negative
         if self.clip is not None:
             times_absolute = self._signed
@@ -306,7 +306,7 @@ class Instance:
         return root_up((width * bound.value * self.rows_moved) ** 2 * self._signed)
 
     def move_of_owners(self, clip_owner: tuple[str, ...]) -> Move:
-        """Of the histogram of owners by join results. Proof: P-91."""
+        """Of the histogram of owners by join results. Proof: P-79."""
         owners = owners_per_row(self.schema, Clip(owner=clip_owner, limit=1))
         square = 1 if self.owner and owners == 1 else 2 * owners**2
         return Move(root_up(square), 1 if square == 1 else 2 * owners, square)
@@ -318,7 +318,7 @@ class Instance:
 
     @property
     def _signed(self) -> int:
-        """By how much clipping multiplies the squared move of signed weights, and the move in l1. Proof: P-90."""
+        """By how much clipping multiplies the squared move of signed weights, and the move in l1. Proof: P-78."""
         if self.clip is None or (self.owner and self._owners == 1):
             return 1
         return 4 if self.owner else 2

@@ -169,7 +169,7 @@ def _is_covered(event: Event, composition: Composition) -> bool:
 
 
 def every_part(places: Sequence[Places], paid: Callable[[int, str], Fraction]) -> Fraction:
-    """What a person pays who may have rows everywhere: all of it. Proof: P-92."""
+    """What a person pays who may have rows everywhere: all of it. Proof: P-80."""
     dearest = (max((paid(n, table) for table in place), default=Fraction(0)) for n, place in enumerate(places))
     return sum(dearest, Fraction(0))
 

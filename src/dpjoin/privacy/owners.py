@@ -32,14 +32,14 @@ class NoisyOwners:
 
 
 def owners_by_results(exact_results: NDArray[Any], edges: Sequence[int]) -> NDArray[np.int64]:
-    """For each bucket, the owners whose number of join results lies in it. Proof: P-91."""
+    """For each bucket, the owners whose number of join results lies in it. Proof: P-79."""
     lows = [0, *edges]
     beyond = [int((exact_results > low).sum()) for low in lows]
     return np.array([a - b for a, b in zip(beyond, [*beyond[1:], 0], strict=True)], dtype=np.int64)
 
 
 def rows_per_owner(schema: Schema) -> dict[str, int]:
-    """By private table, how many rows one owner has at most, where a bound by the owner says so. Proof: P-92."""
+    """By private table, how many rows one owner has at most, where a bound by the owner says so. Proof: P-80."""
     found = {}
     for table in schema.tables:
         owner = set(owner_of(schema, table))
@@ -50,19 +50,19 @@ def rows_per_owner(schema: Schema) -> dict[str, int]:
 
 
 def check_removals(schema: Schema, owner: tuple[str, ...]) -> None:
-    """Refuse rows that are removed because of other owners' rows: then one owner could move others. Proof: P-90."""
+    """Refuse rows that are removed because of other owners' rows: then one owner could move others. Proof: P-78."""
     for table in schema.tables:
         if table.private and table.enforce:
             for bound in table.bounds:
                 if not set(owner) <= set(bound.attributes):
                     raise BudgetError(
-                        f"table {table.name!r}: an enforced bound by {', '.join(bound.attributes)} must be by attributes "
-                        f"that include the owner ({', '.join(owner)}); assume it, or leave it out"
+                        f"table {table.name!r}: an enforced bound by {', '.join(bound.attributes)} must be by "
+                        f"attributes that include the owner ({', '.join(owner)}); assume it, or leave it out"
                     )
 
 
 def owners_per_row(schema: Schema, clip: Clip) -> int:
-    """How many owners one protected unit can move; refuses a clip that does not bound what it moves. Proof: P-90."""
+    """How many owners one protected unit can move; refuses a clip that does not bound what it moves. Proof: P-78."""
     check_removals(schema, clip.owner)
     if schema.unit:
         if clip.owner != schema.unit:

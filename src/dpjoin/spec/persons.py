@@ -54,7 +54,7 @@ def check_unit(schema: Schema) -> None:
     """Refuse a unit that rows cannot be told by, with the table concerned and what to declare."""
     if not schema.unit:
         for table in schema.tables:
-            for key in ("owner", "owner_via", "owners", "max_rows"):
+            for key in ("owner", "owner_via", "owners"):
                 if getattr(table, key):
                     raise SpecError(
                         f"table {table.name!r} has {key}, which is about persons; set [privacy] unit, or remove it"

@@ -233,8 +233,6 @@ class Table:
     """The foreign key by which a row's owner is found: an attribute that is unique in a table that has the owner."""
     owners: int | None = None
     """At most so many owners can meet one row of this table, which has none itself; None if it has one."""
-    max_rows: int | None = None
-    """At most so many rows of an owner are used, by an order of their own; None for all."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", text(self.name, "a table's name"))
@@ -242,9 +240,8 @@ class Table:
         object.__setattr__(self, "owner", names(self.owner, f"{what}: owner"))
         via = self.owner_via
         object.__setattr__(self, "owner_via", via if via is None else text(via, f"{what}: owner_via"))
-        for key in ("owners", "max_rows"):
-            number = getattr(self, key)
-            object.__setattr__(self, key, number if number is None else whole(number, f"{what}: {key}", least=1))
+        met = self.owners
+        object.__setattr__(self, "owners", met if met is None else whole(met, f"{what}: owners", least=1))
         object.__setattr__(self, "attributes", names(self.attributes, f"{what}: attributes"))
         columns = mapping(self.columns, f"{what}: columns")
         named = {text(a, f"{what}: columns"): text(c, f"{what}: columns") for a, c in columns.items()}
