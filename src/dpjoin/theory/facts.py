@@ -1,0 +1,219 @@
+"""What the theorems look at: rows, join size, boundary values, and how the join spreads over degrees.
+
+Computed on tables these are exact numbers, so they are private unless every table is public or made up. The type says
+which: `PrivateFacts` prints as PRIVATE, and every bound computed from it does too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpjoin.errors import SpecError
+from dpjoin.privacy.residual import Boundaries, local_sensitivity, proper_subsets, residual_sensitivity
+from dpjoin.spec.hypergraph import AttributeNode, attribute_tree, boundary
+from dpjoin.spec.schema import Schema
+
+Value = tuple[Any, ...]
+Degrees = Mapping[str, Mapping[Value, int]]
+"""For each table how many rows each value of its shared attributes has."""
+WARNING = "PRIVATE, computed from exact answers, do not publish: "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Exact statistics of made-up or public tables, or numbers that somebody supposes."""
+
+    rows: int
+    """n."""
+    join_size: int
+    """count(I), OUT."""
+    boundaries: Boundaries
+    """T_F for every proper subset F of the tables."""
+    schema: Schema
+    degrees: Degrees = field(repr=False)
+
+    @cached_property
+    def local(self) -> int:
+        """LS: how many join results one row can be in."""
+        return local_sensitivity(self.boundaries)
+
+    def residual(self, beta: float) -> float:
+        """RS: the residual sensitivity (Definition 3.6)."""
+        return float(residual_sensitivity(self.boundaries, Fraction(beta)))
+
+
+class PrivateFacts(Facts):
+    """The same of private tables."""
+
+    def __repr__(self) -> str:
+        return WARNING + super().__repr__()
+
+
+def facts(schema: Schema, tables: Mapping[str, Any], *, public: bool = False) -> Facts:
+    """The exact statistics of tables: PrivateFacts unless the schema has public tables only, or `public` says so.
+
+    `public` is for tables that are made up. It is not for private tables whose statistics somebody would like to print.
+    """
+    from dpjoin.engine.duck import DuckEngine
+
+    engine = DuckEngine(schema, tables, attributes=schema.queryable)
+    names = tuple(t.name for t in schema.tables)
+    values = {subset: engine.exact_boundary(subset) if subset else 1 for subset in proper_subsets(names)}
+    degrees = {}
+    for name in names:
+        shared = boundary(schema, frozenset({name}))
+        if not shared:
+            raise SpecError(f"table {name!r} must share an attribute with another table; the theorems are about joins")
+        exact = engine.exact_degrees({name: {}}, shared)
+        counts = exact.exact_counts
+        degrees[name] = dict(zip(exact.exact_values(np.arange(len(counts))), counts.tolist(), strict=True))
+    private = frozenset(schema.private_tables)
+    kind = Facts if public or not private else PrivateFacts
+    return kind(
+        rows=sum(sum(of.values()) for of in degrees.values()),
+        join_size=engine.exact_join_size(),
+        boundaries=Boundaries(tables=names, private=private or frozenset(names), values=values),
+        schema=schema,
+        degrees=degrees,
+    )
+
+
+# The uniform partition: join values of like degrees ------------------------------------------------------------------
+
+
+def level_of(degree: float, unit: float) -> int:
+    """The i >= 1 with degree in (unit·2^(i-1), unit·2^i]; 1 for all smaller ones."""
+    return max(1, math.ceil(math.log2(degree / unit))) if degree > 0 else 1
+
+
+def uniform_partition(known: Facts, unit: float) -> dict[int, int]:
+    """Definition 4.3, two tables: the join size at each level of the larger of a join value's two degrees."""
+    if len(known.degrees) != 2:
+        raise SpecError(f"the uniform partition of Definition 4.3 must have two tables, not {len(known.degrees)}")
+    first, second = known.degrees.values()
+    sizes: dict[int, int] = defaultdict(int)
+    for value, degree in first.items():
+        other = second.get(value, 0)
+        sizes[level_of(max(degree, other), unit)] += degree * other
+    return dict(sorted(sizes.items()))
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Definition 4.9 with true degrees: the sub-instance's join size, and a cap for the degree at every tree node."""
+
+    join_size: int
+    caps: Mapping[frozenset[str], float]
+    """By the tables that hold the node (atom)."""
+    tables: tuple[str, ...]
+
+    def boundary(self, subset: frozenset[str]) -> float:
+        """T^σ_F: the product of the caps of all nodes whose tables lie in F (Lemma 4.8, Figure 4)."""
+        return math.prod(cap for held, cap in self.caps.items() if held <= subset)
+
+    def widened(self, by: float) -> Configuration:
+        """With every cap so much larger."""
+        return replace(self, caps={held: cap + by for held, cap in self.caps.items()})
+
+    @property
+    def local(self) -> float:
+        """LS^σ, the largest T^σ of all tables but one."""
+        return max(self.boundary(frozenset(self.tables) - {t}) for t in self.tables)
+
+    def residual(self, beta: float) -> float:
+        """RS^σ, from the T^σ rounded up."""
+        values = {f: math.ceil(self.boundary(f)) for f in proper_subsets(self.tables)}
+        b = Boundaries(tables=self.tables, private=frozenset(self.tables), values=values)
+        return float(residual_sensitivity(b, Fraction(beta)))
+
+
+def configurations(known: Facts, unit: float) -> list[Configuration]:
+    """The sub-instances of the uniform partition of a hierarchical join that have results.
+
+    Nodes are visited bottom-up as in Algorithm 6, with true degrees. All tables that hold a node's ancestors are
+    restricted, not only those that hold the node: the join is the same, and there are fewer copies.
+    """
+    root = _tree(known.schema)
+    names = tuple(t.name for t in known.schema.tables)
+    found = [
+        Configuration(sum(_present(known.schema, root, part).values()), caps, names)
+        for part, caps in _partition(known, root, unit)
+    ]
+    return [c for c in found if c.join_size]
+
+
+def copies_of(known: Facts, unit: float) -> int:
+    """In how many sub-instances of that partition one row can be."""
+    every = _partition(known, _tree(known.schema), unit)
+    return max(
+        Counter((name, value) for part, _ in every for name, of in part.items() for value in of).values(), default=1
+    )
+
+
+def _tree(schema: Schema) -> AttributeNode:
+    root = attribute_tree(schema)
+    if root is None or root.virtual:
+        raise SpecError("degree configurations must be of a connected hierarchical join")
+    return root
+
+
+def _partition(known: Facts, root: AttributeNode, unit: float) -> list[tuple[Degrees, dict[frozenset[str], float]]]:
+    parts: list[tuple[Degrees, dict[frozenset[str], float]]] = [(known.degrees, {})]
+    for above, node in reversed([(n, child) for n in root.walk() for child in n.children]):
+        parts = [made for part, caps in parts for made in _decomposed(known.schema, part, caps, above, node, unit)]
+    return parts
+
+
+def _decomposed(
+    schema: Schema,
+    part: Degrees,
+    caps: dict[frozenset[str], float],
+    above: AttributeNode,
+    node: AttributeNode,
+    unit: float,
+) -> list[tuple[Degrees, dict[frozenset[str], float]]]:
+    """Algorithm 7 with true degrees: one sub-instance for each level of the node's degree."""
+    counted: dict[Value, int] = defaultdict(int)
+    for value, weight in _present(schema, node, part).items():
+        position = [node.path.index(a) for a in above.path] if node.children else range(len(value))
+        counted[tuple(value[p] for p in position)] += 1 if node.children else weight
+    levels = {value: level_of(degree, unit) for value, degree in counted.items()}
+    found: list[tuple[Degrees, dict[frozenset[str], float]]] = []
+    for level in sorted(set(levels.values())):
+        smaller = {}
+        for name, of in part.items():
+            keys = boundary(schema, frozenset({name}))
+            if not set(above.path) <= set(keys):
+                smaller[name] = of
+                continue
+            position = [keys.index(a) for a in above.path]
+            smaller[name] = {v: d for v, d in of.items() if levels.get(tuple(v[p] for p in position)) == level}
+        found.append((smaller, {**caps, node.tables: unit * 2.0**level}))
+    return found
+
+
+def _present(schema: Schema, node: AttributeNode, part: Degrees) -> dict[Value, int]:
+    """How many results the tables below a node have at each value of its path; a leaf: of what its table shares."""
+    if not node.children:
+        (name,) = node.tables
+        return dict(part[name])
+    below = [_projected(schema, child, node.path, part) for child in node.children]
+    common = set(below[0]).intersection(*below[1:])
+    return {value: math.prod(of[value] for of in below) for value in common}
+
+
+def _projected(schema: Schema, child: AttributeNode, path: Sequence[str], part: Degrees) -> dict[Value, int]:
+    keys = child.path if child.children else boundary(schema, child.tables)
+    position = [keys.index(a) for a in path]
+    sums: dict[Value, int] = defaultdict(int)
+    for value, weight in _present(schema, child, part).items():
+        sums[tuple(value[p] for p in position)] += weight
+    return sums

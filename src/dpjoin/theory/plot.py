@@ -1,0 +1,102 @@
+"""Charts with logarithmic axes as SVG, without a library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Points = Sequence[tuple[float, float]]
+COLOURS = {"blue": "#2563eb", "red": "#dc2626", "green": "#059669", "orange": "#d97706", "grey": "#64748b"}
+WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 250, 74, 64, 108
+
+
+@dataclass
+class Panel:
+    """One pair of axes. Series are lines, dashed lines or dots, in the order of the legend."""
+
+    title: str
+    across: str
+    up: str
+    series: list[tuple[str, str, str, Points]] = field(default_factory=list)
+    """(name, colour, "line" | "dash" | "dots", points)."""
+
+    def draw(self, left: float) -> list[str]:
+        """SVG elements with the panel's left edge here."""
+        values = [p for *_, points in self.series for p in points if p[0] > 0 and p[1] > 0]
+        (x0, x1), (y0, y1) = (_ends([p[i] for p in values]) for i in (0, 1))
+
+        def at(x: float, y: float) -> tuple[float, float]:
+            return left + (math.log10(x) - x0) / (x1 - x0) * WIDTH, TOP + (y1 - math.log10(y)) / (y1 - y0) * HEIGHT
+
+        out = [text(left, TOP - 12, self.title, "start", "bold")]
+        for value in _ticks(x0, x1):
+            x, _ = at(value, 1)
+            out.append(
+                f'<path d="M{x:.1f} {TOP}v{HEIGHT}" stroke="#e2e8f0"/>' + text(x, TOP + HEIGHT + 17, _short(value))
+            )
+        for value in _ticks(y0, y1):
+            _, y = at(1, value)
+            out.append(
+                f'<path d="M{left} {y:.1f}h{WIDTH}" stroke="#e2e8f0"/>' + text(left - 6, y + 4, _short(value), "end")
+            )
+        out.append(f'<rect x="{left}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
+        middle = TOP + HEIGHT / 2
+        out.append(text(left + WIDTH / 2, TOP + HEIGHT + 36, self.across))
+        out.append(f'<g transform="rotate(-90 {left - 50} {middle})">{text(left - 50, middle, self.up)}</g>')
+        for number, (name, colour, style, points) in enumerate(self.series):
+            places = [at(x, y) for x, y in points if x > 0 and y > 0]
+            row = TOP + HEIGHT + 58 + 17 * number
+            out += _drawn(places, COLOURS[colour], style)
+            out += _drawn([(left, row - 4), (left + 24, row - 4)], COLOURS[colour], style)
+            out.append(text(left + 34, row, name, "start"))
+        return out
+
+
+def save(path: Path, panels: Sequence[Panel]) -> None:
+    """Panels side by side in one file."""
+    width = LEFT + len(panels) * (WIDTH + GAP) - GAP + 24
+    height = TOP + HEIGHT + 62 + 17 * max(len(p.series) for p in panels)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+    head += 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12">'
+    body = [e for i, panel in enumerate(panels) for e in panel.draw(LEFT + i * (WIDTH + GAP))]
+    path.write_text(
+        "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *body, "</svg>", ""]), encoding="utf-8"
+    )
+
+
+def text(x: float, y: float, words: str, anchor: str = "middle", weight: str = "normal") -> str:
+    words = words.replace("&", "&amp;").replace("<", "&lt;")
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="#0f172a">{words}</text>'
+
+
+def _drawn(places: Points, colour: str, style: str) -> list[str]:
+    if style == "dots":
+        return [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}" fill-opacity="0.75"/>' for x, y in places]
+    line = " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
+    dash = ' stroke-dasharray="6 4"' if style == "dash" else ""
+    return [f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>']
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    low, high = math.log10(min(values)), math.log10(max(values))
+    margin = max(0.06 * (high - low), 0.04)
+    return low - margin, high + margin
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    steps = (1.0, 2.0, 5.0) if high - low < 1.6 else (1.0,)
+    every = max(1, math.ceil((high - low) / 8))
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    return [s * 10.0**p for p in powers for s in steps if low <= math.log10(s) + p <= high and p % every == 0]
+
+
+def _short(value: float) -> str:
+    return (
+        f"{value:g}"
+        if 1e-3 <= value < 1e5
+        else f"1e{round(math.log10(value))}"
+        if math.log10(value) % 1 == 0
+        else f"{value:.0e}"
+    )

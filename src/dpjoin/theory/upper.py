@@ -1,0 +1,214 @@
+"""Upper bounds on the largest error of any query, in join results.
+
+`theorem` is what a theorem states, with 1 for the constant in O(.). `proved` is what its proof gives with all
+constants, for queries with weights in [0, 1], except with probability `failure`, and for the noise of a profile:
+
+* `paper`: Algorithm 2 as it is here. The proof is the paper's own, mended: docs/report.md, section 2.
+* `tight`: the best of three ways that have a proof: measure every query, measure every cell, adaptive rounds. A release
+  chooses among more ways by predicted error and refits what it measured: it is measured, not proved, that this does
+  no harm.
+
+For hierarchical joins the partition is the one by true degrees, with caps widened by the largest noise; what the noisy
+partition loses beyond that is not in the bound. No bound exceeds the trivial one, the (noisy) join size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from dpjoin.measure.shares import tight_shares
+from dpjoin.paper.alg2_pmw import paper_rounds
+from dpjoin.privacy.accounting import Budget
+from dpjoin.privacy.gauge import gauge, gauge_bound
+from dpjoin.spec.hypergraph import worst_case_error_exponent
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.workload import Products, Workload
+from dpjoin.theory.facts import Facts, configurations, copies_of, level_of, uniform_partition
+
+METHODS = ("two_table", "multi_table", "uniformize", "hierarchical")
+SELECT_SHARE = 0.5
+"""Of a round's budget, for choosing a query."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """The public numbers that a bound needs beside the data's."""
+
+    budget: Budget
+    cells: float
+    """|D|: cells of the attributes that the workload asks about."""
+    queries: int
+    """|Q|."""
+    norm: float
+    """Squared l2 norm of all queries together at the worst cell: what measuring them together costs."""
+
+    @classmethod
+    def of(cls, workload: Workload, budget: Budget) -> Task:
+        norm = sum(len(g) / 4 if isinstance(g, Products) else 1.0 for g in workload.groups)
+        return cls(budget=budget, cells=float(workload.cells), queries=len(workload), norm=norm)
+
+    @property
+    def epsilon(self) -> float:
+        return self.budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        return self.budget.delta
+
+    @property
+    def lam(self) -> float:
+        """λ = ln(1/δ)/ε."""
+        return math.log(1 / self.delta) / self.epsilon
+
+    @property
+    def log_cells(self) -> float:
+        return math.log(max(2.0, self.cells))
+
+    @property
+    def log_queries(self) -> float:
+        return math.log(max(3, self.queries))
+
+    @property
+    def f_lower(self) -> float:
+        return math.sqrt(math.sqrt(self.log_cells) / self.epsilon)
+
+    @property
+    def f_upper(self) -> float:
+        return self.f_lower * math.sqrt(self.log_queries * math.log(1 / self.delta))
+
+
+# As the theorems state them ------------------------------------------------------------------------------------------
+
+
+def theorem(known: Facts, task: Task, method: str) -> float:
+    """Theorems 3.3, 1.5, 4.4 and C.2 with 1 for the hidden constant."""
+    lam, size = task.lam, known.join_size
+    if method == "two_table":
+        bound = known.local + lam
+        found = math.sqrt(size * bound) + bound * math.sqrt(lam)
+    elif method == "multi_table":
+        bound = known.residual(1 / lam)
+        found = math.sqrt(size * bound) + bound * math.sqrt(lam)
+    elif method == "uniformize":
+        parts = uniform_partition(known, lam).items()
+        found = lam**1.5 * (known.local + lam) + sum(math.sqrt(part * 2**i * lam) for i, part in parts)
+    else:
+        every = [(c.join_size, c.residual(1 / lam)) for c in configurations(known, lam)]
+        found = sum(math.sqrt(part * bound * lam) + bound * lam for part, bound in every)
+    return found * task.f_upper
+
+
+# With the constants that the proofs give -----------------------------------------------------------------------------
+
+
+def proved(known: Facts, task: Task, method: str, profile: str, *, failure: float = 0.05) -> float:
+    """No query of a release is further off than this, except with probability `failure`."""
+    parts, copies = _parts(known, task, method, profile, failure / 3)
+    each = 2 * failure / 3 / max(1, len(parts))
+    if profile == "paper":
+        halves = 2 if method in ("two_table", "multi_table") else 4
+        epsilon, delta = task.epsilon / halves / copies, task.delta / halves / copies
+        return sum(paper_part(size, cap, task, epsilon, delta, each) for size, cap in parts)
+    shares = tight_shares(task.budget, noisy_bound=True)
+    rho, count = float(shares.queries) / copies, float(shares.count.rho) / copies
+    return sum(tight_part(size, cap, task, rho, count, each) for size, cap in parts)
+
+
+def paper_part(size: float, bound: float, task: Task, epsilon: float, delta: float, failure: float) -> float:
+    """Algorithm 2 on a (sub-)join of this size with this noisy bound.
+
+    2·n̂·sqrt(ln D / k) + noise + choice + 2·(n̂ - n). n̂ - n is truncated Laplace noise; noise and choice are those of the
+    worst of k rounds; the last term is what the paper's proof leaves out.
+    """
+    shift = largest_shift(epsilon / 2, delta / 2, failure / 3) * bound
+    total = size + shift
+
+    def rounds(at: float) -> int:
+        cap = max(1, math.ceil(bound))
+        return paper_rounds(
+            total=at, bound=cap, epsilon=epsilon, delta=delta, cells=int(task.cells), queries=task.queries
+        )
+
+    most, least = rounds(total), rounds(size)
+    each = epsilon / (16 * math.sqrt(most * math.log(1 / delta)))
+    rare = math.log(3 * most / failure)
+    noise, choice = bound / each * (rare + 1), 2 * bound / each * (task.log_queries + rare)
+    return min(total, 2 * total * math.sqrt(task.log_cells / least) + noise + choice + 2 * shift)
+
+
+def tight_part(size: float, bound: float, task: Task, rho: float, count_rho: float, failure: float) -> float:
+    """The best of: every query once, every cell once, m rounds of choice and measurement. Queries lie in [0, 1]."""
+    rare = failure / 3
+    off = bound / math.sqrt(2 * count_rho) * math.sqrt(2 * math.log(2 / rare))
+    many = math.sqrt(2 * math.log(2 * task.queries / rare))
+    sigma = bound / math.sqrt(2 * rho)
+    direct = sigma * many * math.sqrt(min(task.norm, task.cells)) + off
+
+    def in_rounds(m: float) -> float:
+        choose, measure = math.sqrt(8 * SELECT_SHARE * rho / m), bound / 2 / math.sqrt(2 * (1 - SELECT_SHARE) * rho / m)
+        learn = (size + off) * math.sqrt(task.log_cells / (2 * m))
+        gap = bound / choose * (task.log_queries + math.log(m / rare))
+        return learn + gap + measure * math.sqrt(2 * math.log(2 * m / rare)) + 2 * off
+
+    return min(size + off, direct, *(in_rounds(2 ** (i / 4)) for i in range(64)))
+
+
+def largest_shift(epsilon: float, delta: float, failure: float) -> float:
+    """Of truncated Laplace noise for sensitivity 1: not exceeded except with this probability, nor 2τ ever."""
+    half_width = math.log1p(math.expm1(epsilon) / delta) / epsilon
+    return min(2 * half_width, half_width + math.log(1 / (2 * failure)) / epsilon) + 1
+
+
+def _parts(
+    known: Facts, task: Task, method: str, profile: str, failure: float
+) -> tuple[list[tuple[float, float]], int]:
+    """(join size, bound on the sensitivity) of each part, and in how many parts one row can be."""
+    paper, half = profile == "paper", (task.epsilon / 2, task.delta / 2)
+    shares = tight_shares(task.budget, noisy_bound=True)
+    assert shares.half_width is not None
+    assert shares.bound is not None
+    if paper:
+        shift = largest_shift(*half, failure)
+    else:
+        deviation = math.sqrt(math.log(1 / failure) / float(shares.bound.rho))
+        shift = math.ceil(min(2.0 * shares.half_width, shares.half_width + deviation + 1))
+    if method == "two_table" or (method == "multi_table" and not paper):
+        bound = gauge_bound(known.boundaries, gauge(known.boundaries) + math.ceil(shift))
+        return [(known.join_size, bound)], 1
+    if method == "multi_table":
+        beta = half[0] / math.log(1 / half[1])
+        return [(known.join_size, known.residual(beta) * math.exp(beta * shift))], 1
+    copies = 1 if method == "uniformize" else copies_of(known, task.lam)
+    widest = 2 * (largest_shift(half[0] / copies, half[1] / copies, 0.5) if paper else shares.half_width * copies)
+    if method == "uniformize":
+        own = largest_shift(half[0] / 2, half[1] / 2, failure) if paper else 0.0
+        return [(size, cap + own) for size, cap in _possible_levels(known, widest)], copies
+    every = configurations(known, task.lam)
+    return [(c.join_size, c.widened(widest).local) for c in every], copies
+
+
+def _possible_levels(known: Facts, shift: float) -> list[tuple[float, float]]:
+    """(join size, cap) of levels of doubling noisy degrees; every join value counts wherever noise can put it."""
+    first, second = known.degrees.values()
+    sizes: dict[int, float] = defaultdict(float, {1: 0.0})
+    for value, degree in first.items():
+        other = second.get(value, 0)
+        low, high = (level_of(max(degree, other) + x, shift / 2) for x in (0.0, shift))
+        for level in range(low, high + 1):
+            sizes[level] += degree * other
+    return [(size, shift / 2 * 2.0**level) for level, size in sizes.items()]
+
+
+# The worst case over all instances -----------------------------------------------------------------------------------
+
+
+def worst_case(schema: Schema, rows: int, *, repeated_rows: bool = False) -> float:
+    """n to the exponent of the paper's appendix (fractional edge covers), without logarithms. A public number.
+
+    >>> from dpjoin.theory.hard import shape_schema
+    >>> worst_case(shape_schema("triangle", {}), 10_000) == 10_000 ** 1.25
+    True
+    """
+    return float(rows ** float(worst_case_error_exponent(schema, repeated_rows=repeated_rows)))
