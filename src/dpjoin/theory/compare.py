@@ -35,11 +35,6 @@ class Bounds:
     proved: float
     """The upper bound with all constants."""
 
-    @property
-    def vacuous(self) -> bool:
-        """Whether the proved bound says no more than "at most the join size"."""
-        return self.proved >= self.join_size
-
 
 class PrivateBounds(Bounds):
     """The same of private tables."""
@@ -71,7 +66,7 @@ def bounds(
         method = method or (release.method if release.method in upper.METHODS else None)
     workload = workload or Workload.marginals(schema, 2)
     task = Task.of(workload, budget or Budget(epsilon=1.0, delta=1e-6))
-    method = method or ("two_table" if len(schema.tables) == 2 else "multi_table")
+    method = method or upper.as_one(len(schema.tables))
     if method not in upper.METHODS:
         raise SpecError(f"method {method!r} must be one of {', '.join(upper.METHODS)}; no other has a theorem")
     known = facts(schema, tables, public=public)

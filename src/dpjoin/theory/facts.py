@@ -153,9 +153,8 @@ def configurations(known: Facts, unit: float) -> list[Configuration]:
 def copies_of(known: Facts, unit: float) -> int:
     """In how many sub-instances of that partition one row can be."""
     every = _partition(known, _tree(known.schema), unit)
-    return max(
-        Counter((name, value) for part, _ in every for name, of in part.items() for value in of).values(), default=1
-    )
+    rows = Counter((name, value) for part, _ in every for name, of in part.items() for value in of)
+    return max(rows.values(), default=1)
 
 
 def _tree(schema: Schema) -> AttributeNode:

@@ -26,6 +26,7 @@ SHAPES = {
     "triangle": ("AB", "BC", "CA"),
 }
 """The attributes of each table, one letter each."""
+VALUES_USED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,17 +168,18 @@ def with_bits(instance: Instance, bits: int, rng: np.random.Generator) -> Instan
 
 
 def uniform(shape: str, *, keys: int, degree: int, size: int, rng: np.random.Generator) -> Instance:
-    """The same number of rows for every join value in every table; skewed values v1, v2, … of that many rows.
+    """The same number of rows for every join value in every table, and a value v1, v2, … of so many in each table.
 
-    With m tables: OUT = keys·degree^m, Δ = degree^(m-1). On these the upper bounds are attained up to logarithms.
+    With m tables: OUT = keys·degree^m, Δ = degree^(m-1). Only the first VALUES_USED values occur, however many there
+    are, with the same skewed shares.
     """
     letters = [
         [a for a in attributes if sum(a in other for other in SHAPES[shape]) > 1] for attributes in SHAPES[shape]
     ]
     key = np.repeat(np.arange(keys), degree)
-    skew = rng.dirichlet(np.full(size, 0.2), len(letters))
+    skew = rng.dirichlet(np.full(VALUES_USED, 0.5), len(letters))
     tables = {
-        f"R{i}": {**dict.fromkeys(joined, key), f"v{i}": rng.choice(size, len(key), p=skew[i - 1])}
+        f"R{i}": {**dict.fromkeys(joined, key), f"v{i}": rng.choice(VALUES_USED, len(key), p=skew[i - 1])}
         for i, joined in enumerate(letters, 1)
     }
     names = sorted({a for joined in letters for a in joined})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 Points = Sequence[tuple[float, float]]
 COLOURS = {"blue": "#2563eb", "red": "#dc2626", "green": "#059669", "orange": "#d97706", "grey": "#64748b"}
+GRID = 'stroke="#e2e8f0"'
 WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 250, 74, 64, 108
 
 
@@ -22,6 +23,9 @@ class Panel:
     series: list[tuple[str, str, str, Points]] = field(default_factory=list)
     """(name, colour, "line" | "dash" | "dots", points)."""
 
+    def add(self, name: str, colour: str, style: str, points: Points) -> None:
+        self.series.append((name, colour, style, points))
+
     def draw(self, left: float) -> list[str]:
         """SVG elements with the panel's left edge here."""
         values = [p for *_, points in self.series for p in points if p[0] > 0 and p[1] > 0]
@@ -33,14 +37,10 @@ class Panel:
         out = [text(left, TOP - 12, self.title, "start", "bold")]
         for value in _ticks(x0, x1):
             x, _ = at(value, 1)
-            out.append(
-                f'<path d="M{x:.1f} {TOP}v{HEIGHT}" stroke="#e2e8f0"/>' + text(x, TOP + HEIGHT + 17, _short(value))
-            )
+            out += [f'<path d="M{x:.1f} {TOP}v{HEIGHT}" {GRID}/>', text(x, TOP + HEIGHT + 17, f"{value:g}")]
         for value in _ticks(y0, y1):
             _, y = at(1, value)
-            out.append(
-                f'<path d="M{left} {y:.1f}h{WIDTH}" stroke="#e2e8f0"/>' + text(left - 6, y + 4, _short(value), "end")
-            )
+            out += [f'<path d="M{left} {y:.1f}h{WIDTH}" {GRID}/>', text(left - 6, y + 4, f"{value:g}", "end")]
         out.append(f'<rect x="{left}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
         middle = TOP + HEIGHT / 2
         out.append(text(left + WIDTH / 2, TOP + HEIGHT + 36, self.across))
@@ -61,9 +61,8 @@ def save(path: Path, panels: Sequence[Panel]) -> None:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
     head += 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12">'
     body = [e for i, panel in enumerate(panels) for e in panel.draw(LEFT + i * (WIDTH + GAP))]
-    path.write_text(
-        "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *body, "</svg>", ""]), encoding="utf-8"
-    )
+    lines = [head, '<rect width="100%" height="100%" fill="white"/>', *body, "</svg>", ""]
+    path.write_text("\n".join(lines), encoding="utf-8")
 
 
 def text(x: float, y: float, words: str, anchor: str = "middle", weight: str = "normal") -> str:
@@ -90,13 +89,3 @@ def _ticks(low: float, high: float) -> list[float]:
     every = max(1, math.ceil((high - low) / 8))
     powers = range(math.floor(low), math.ceil(high) + 1)
     return [s * 10.0**p for p in powers for s in steps if low <= math.log10(s) + p <= high and p % every == 0]
-
-
-def _short(value: float) -> str:
-    return (
-        f"{value:g}"
-        if 1e-3 <= value < 1e5
-        else f"1e{round(math.log10(value))}"
-        if math.log10(value) % 1 == 0
-        else f"{value:.0e}"
-    )

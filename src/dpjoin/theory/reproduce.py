@@ -1,71 +1,81 @@
 """Measure what the theorems state, and draw it: `python -m dpjoin.theory.reproduce [--quick] [--to FOLDER]`.
 
-Writes theory-*.svg and theory-results.md. Everything is made up but the last two tables, which need the development
-data (`--data`). About ten minutes on one core; --quick takes seconds and shows only that it runs.
+Writes theory-*.svg and theory-results.md; all tables are made up. About ten minutes on one core. With --quick seconds,
+which only shows that it runs. Real joins: `python benchmarks/theory.py`. What the figures say: docs/paper.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import dpjoin as dj
 from dpjoin.privacy.residual import star
 from dpjoin.theory import flawed, hard, lower, upper
-from dpjoin.theory.compare import exact_answers, largest_error, sensitivities
+from dpjoin.theory.compare import exact_answers, largest_error
 from dpjoin.theory.facts import Facts, facts
-from dpjoin.theory.plot import Panel, save
-from dpjoin.theory.upper import Task
+from dpjoin.theory.plot import Panel, Points, save
+from dpjoin.theory.upper import Task, as_one
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 PROFILES = {"paper": "red", "tight": "blue"}
-SHIFT = 39
-"""What noise adds to a gauge at (1, 1e-6) on average."""
 SETTING = {"keys": 200, "degree": 60, "size": 32, "queries": 300, "epsilon": 1.0}
+SMALLER = {**SETTING, "degree": 20}
+"""For three tables, where the sensitivity is the square of the degree."""
 VARIED: dict[str, tuple[str, float, Sequence[float]]] = {
     "n": ("keys", 0.5, (30, 70, 170, 400, 900)),
-    "Δ": ("degree", 0.5, (15, 30, 60, 120, 240)),
+    "Δ": ("degree", 0.5, (0.25, 0.5, 1, 2, 4)),
     "ln |D|": ("size", 0.25, (8, 16, 32, 64, 128)),
     "ln |Q|": ("queries", 0.5, (10, 40, 160, 640, 2560)),
     "ε": ("epsilon", -0.5, (0.25, 0.5, 1, 2, 4)),
 }
-"""What is varied, by which setting, the theorem's exponent, and the values; Δ at the same join size."""
+"""What is varied, by which setting, the theorem's exponent, and the values (Δ: times the degree, at one join size)."""
 Rows = list[list[str]]
+Found = tuple[str, list[Panel]]
+"""A table for the page, and figures."""
+LARGEST = 2**20
+"""Cells up to which the paper's profile is run."""
 
 
-def released(
-    instance: hard.Instance,
-    workload: dj.Workload,
-    budget: dj.Budget,
-    profile: str,
-    runs: int,
-    method: str | None = None,
-) -> list[float]:
-    """The largest error of each of several releases of made-up tables."""
-    tables = instance.arrow()
-    exact = exact_answers(workload, tables)
-    name = method or ("two_table" if len(tables) == 2 else "multi_table")
-    every = (dj.release(instance.schema, workload, tables, budget, method=name, profile=profile) for _ in range(runs))
-    return [largest_error(release, exact) for release in every]
+class Case(NamedTuple):
+    """Tables that may be shown, what is asked, the method with a theorem, and a lower bound by tracing (or 0)."""
+
+    name: str
+    schema: dj.Schema
+    tables: dict[str, Any]
+    workload: dj.Workload
+    traced: float = 0.0
+
+    @property
+    def method(self) -> str:
+        return as_one(len(self.tables))
+
+    def errors(self, runs: int, *, budget: dj.Budget = BUDGET, method: str = "", profile: str = "tight") -> list[float]:
+        """The largest error of each of several releases."""
+        exact, given = exact_answers(self.workload, self.tables), (self.schema, self.workload, self.tables, budget)
+        name = method or self.method
+        return [largest_error(dj.release(*given, method=name, profile=profile), exact) for _ in range(runs)]
 
 
-def product_queries(schema: dj.Schema, count: int, seed: int = 0) -> dj.Workload:
-    """Random sets of values of the first table's attribute, times the same of the last's."""
-    rng = np.random.default_rng(seed)
-    ends = (schema.tables[0], schema.tables[-1])
-    asked = {t.name: ((t.attributes[-1],), schema.attribute(t.attributes[-1]).size) for t in ends}
-    return dj.Workload.products(schema, {n: (a, rng.integers(0, 2, (count, size))) for n, (a, size) in asked.items()})
+def asked(name: str, instance: hard.Instance, count: int) -> Case:
+    """Random sets of values of the first attribute that has a domain, times the same of the last."""
+    schema = instance.schema
+    weights = {}
+    for a in (schema.queryable[0], schema.queryable[-1]):
+        sets = np.random.default_rng(ord(a[-1])).integers(0, 2, (count, schema.attribute(a).size))
+        weights[schema.tables_with(a)[0]] = ((a,), sets)
+    return Case(name, schema, instance.arrow(), dj.Workload.products(schema, weights))
 
 
-def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def slope(points: Points) -> tuple[float, float]:
     """Of log y over log x by least squares, and the half-width of its 95 % interval."""
     from scipy import stats
 
@@ -73,202 +83,180 @@ def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return float(fit.slope), float(fit.stderr * stats.t.ppf(0.975, max(1, len(points) - 2)))
 
 
-def varied(shape: str, parameter: str, runs: int) -> tuple[Rows, list[Panel]]:
-    """Error against one parameter: the measured exponent beside the theorem's."""
-    setting, exponent, values = VARIED[parameter]
-    base = SETTING if shape == "two_table" else {**SETTING, "degree": 20}
-    points: dict[str, list[tuple[float, float]]] = {p: [] for p in PROFILES}
-    stated = []
-    for value in values:
-        now = {**base, setting: value} if shape == "two_table" or setting != "degree" else {**base, setting: value / 3}
-        if parameter == "Δ":
-            now["keys"] = max(1, round(base["keys"] * (base["degree"] / now["degree"]) ** len(hard.SHAPES[shape])))
-        keys, degree, size = (int(now[k]) for k in ("keys", "degree", "size"))
-        instance = hard.uniform(shape, keys=keys, degree=degree, size=size, rng=np.random.default_rng(7))
-        workload = product_queries(instance.schema, int(now["queries"]))
-        budget = dj.Budget(epsilon=float(now["epsilon"]), delta=1e-6)
-        x = {
-            "n": instance.rows,
-            "Δ": instance.sensitivity,
-            "ln |D|": np.log(size**2),
-            "ln |Q|": np.log(now["queries"]),
-        }.get(parameter, value)
-        for profile, found in points.items():
-            found += [(float(x), error) for error in released(instance, workload, budget, profile, runs)]
-        method = "two_table" if shape == "two_table" else "multi_table"
-        stated.append((float(x), upper.theorem(supposed(shape, keys, degree), Task.of(workload, budget), method)))
-    fits = {p: slope(found) for p, found in points.items()}
-    own = slope(stated)[0]
-    row = [shape, parameter, f"{exponent:+.2f}", f"{own:+.2f}", *(f"{s:+.2f} ± {w:.2f}" for s, w in fits.values())]
-    panel = Panel(
-        f"{shape}: error against {parameter}",
-        parameter,
-        "largest error",
-        [("theorem, constant 1", "grey", "dash", stated)],
-    )
-    panel.series += [
-        (f"{p}, slope {fits[p][0]:+.2f} ± {fits[p][1]:.2f}", c, "dots", points[p]) for p, c in PROFILES.items()
-    ]
-    return [row], [panel]
-
-
 def supposed(shape: str, keys: int, degree: int) -> Facts:
-    """The statistics of `hard.uniform` without the rows."""
-    m = len(hard.SHAPES[shape])
-    schema = hard.shape_schema(shape, {})
-    return Facts(
-        rows=m * keys * degree, join_size=keys * degree**m, boundaries=star((degree,) * m), schema=schema, degrees={}
-    )
+    """The statistics of `hard.uniform`, without rows."""
+    m, schema = len(hard.SHAPES[shape]), hard.shape_schema(shape, {})
+    b = star((degree,) * m)
+    return Facts(rows=m * keys * degree, join_size=keys * degree**m, boundaries=b, schema=schema, degrees={})
 
 
-def speaking(shape: str) -> tuple[Rows, list[Panel]]:
-    """The proved bounds against n, and from which n on they are below a tenth of the join."""
-    method = "two_table" if shape == "two_table" else "multi_table"
-    task = Task(budget=BUDGET, cells=1024, queries=300, norm=75)
-    panel, row = Panel(f"{shape}: bounds / join size, degree 60", "n", "bound / join size"), [shape]
-    sizes = [supposed(shape, 4**i, 60) for i in range(1, 19)]
-    for name, colour in {**PROFILES, "theorem": "grey"}.items():
-        found = [
-            upper.theorem(k, task, method) if name == "theorem" else upper.proved(k, task, method, name) for k in sizes
-        ]
-        panel.series.append(
-            (name, colour, "line", [(k.rows, f / k.join_size) for k, f in zip(sizes, found, strict=True)])
-        )
-        first = next((k.rows for k, f in zip(sizes, found, strict=True) if f < k.join_size / 10), None)
-        row.append("never" if first is None else f"{first:.1e}")
-    return [row], [panel]
+def exponents(shape: str, parameters: Sequence[str], runs: int, most: int) -> Found:
+    """Errors against several parameters."""
+    found = [varied(shape, p, runs, most) for p in parameters]
+    head = "join | parameter | exponent | theorem here | `paper` | `tight`"
+    return markdown(f"Exponents, {shape}", head, [row for row, _ in found]), [panel for _, panel in found]
 
 
-def gap(powers: Sequence[int], runs: int) -> tuple[Rows, list[Panel]]:
-    """Example 4.2: TwoTable against Uniformize, by bound and by release."""
-    rows, ratios, panel = (
-        [],
-        {p: [] for p in ("theorem", *PROFILES)},
-        Panel("Example 4.2: Uniformize / TwoTable", "k", "ratio of errors"),
-    )
-    task = Task(budget=BUDGET, cells=4096, queries=300, norm=75)
+def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str], Panel]:
+    """Error against one parameter: the measured exponents beside the theorem's."""
+    setting, exponent, values = VARIED[parameter]
+    base, m = SETTING if shape == "two_table" else SMALLER, len(hard.SHAPES[shape])
+    points: dict[str, list[tuple[float, float]]] = {"theorem, constant 1": [], **{p: [] for p in PROFILES}}
+    for value in values[:most]:
+        now = {**base, setting: value}
+        if parameter == "Δ":
+            now |= {"degree": base["degree"] * value, "keys": max(1, round(base["keys"] / value**m))}
+        keys, degree, size, count = (int(now[k]) for k in ("keys", "degree", "size", "queries"))
+        instance = hard.uniform(shape, keys=keys, degree=degree, size=size, rng=np.random.default_rng(7))
+        case, budget = asked(shape, instance, count), dj.Budget(epsilon=float(now["epsilon"]), delta=1e-6)
+        logs = {"ln |D|": math.log(case.workload.cells), "ln |Q|": math.log(count)}
+        x = {"n": instance.rows, "Δ": instance.sensitivity, **logs}.get(parameter, value)
+        stated = upper.theorem(supposed(shape, keys, degree), Task.of(case.workload, budget), case.method)
+        points["theorem, constant 1"].append((x, stated))
+        for p in PROFILES:
+            points[p] += [(x, error) for error in case.errors(runs, budget=budget, profile=p)]
+    fits = {name: slope(found) for name, found in points.items()}
+    words = {p: "{:+.2f} ± {:.2f}".format(*fits[p]) for p in PROFILES}
+    row = [shape, parameter, f"{exponent:+.2f}", f"{fits['theorem, constant 1'][0]:+.2f}", *words.values()]
+    panel = Panel(f"{shape}: error against {parameter}", parameter, "largest error, in join results")
+    panel.add("theorem, constant 1", "grey", "dash", points["theorem, constant 1"])
+    for p, colour in PROFILES.items():
+        panel.add(f"{p}: slope {words[p]}", colour, "dots", points[p])
+    return row, panel
+
+
+def speaking(shapes: Sequence[str]) -> Found:
+    """The bounds against n at one degree, and from which n on they are below half of the join."""
+    task, rows, panels = Task(budget=BUDGET, cells=1024, queries=300, norm=75), [], []
+    for shape in shapes:
+        method, sizes = as_one(len(hard.SHAPES[shape])), [supposed(shape, 4**i, 60) for i in range(1, 19)]
+        bounds = {"theorem, constant 1": [upper.theorem(known, task, method) for known in sizes]}
+        bounds |= {p: [upper.proved(known, task, method, p) for known in sizes] for p in PROFILES}
+        panels.append(Panel(f"{shape}: bounds, all degrees 60", "n", "bound / join size"))
+        rows.append([shape])
+        for name, of in bounds.items():
+            points = [(known.rows, bound / known.join_size) for known, bound in zip(sizes, of, strict=True)]
+            panels[-1].add(name, PROFILES.get(name, "grey"), "line", points)
+            rows[-1].append(next((f"{n:.1e}" for n, share in points if share < 0.5), "never"))
+    head = "join | theorem, constant 1 | `paper`, proved | `tight`, proved"
+    return markdown("From which n on bounds are below half of the join", head, rows), panels
+
+
+def gap(powers: Sequence[int], runs: int) -> Found:
+    """Example 4.2: the error of Uniformize over that of TwoTable, by theorem and by release."""
+    ratios: dict[str, list[tuple[float, float]]] = {"theorem": [], **{p: [] for p in PROFILES}}
+    rows = []
     for k in (2**p for p in powers):
-        instance = hard.example_gap(k)
-        known = facts(instance.schema, instance.arrow(), public=True)
-        pair = [upper.theorem(known, task, m) for m in ("uniformize", "two_table")]
-        ratios["theorem"].append((k, pair[0] / pair[1]))
-        workload = product_queries(instance.schema, 300)
-        for profile in PROFILES:
-            both = [median(released(instance, workload, BUDGET, profile, runs, m)) for m in ("uniformize", "two_table")]
-            ratios[profile].append((k, both[0] / both[1]))
-        rows.append(
-            [str(k), f"{instance.rows:,}", f"{instance.join_size:,}", *(f"{r[-1][1]:.2f}" for r in ratios.values())]
-        )
-    panel.series = [(n, {"theorem": "grey", **PROFILES}[n], "line", r) for n, r in ratios.items()]
-    return rows, [panel]
+        case = asked("gap", hard.example_gap(k), 300)
+        known, task = facts(case.schema, case.tables, public=True), Task.of(case.workload, BUDGET)
+        both = {m: {"theorem": upper.theorem(known, task, m)} for m in ("uniformize", "two_table")}
+        for method, of in both.items():
+            of |= {p: median(case.errors(runs, method=method, profile=p)) for p in PROFILES}
+        for name, points in ratios.items():
+            points.append((k, both["uniformize"][name] / both["two_table"][name]))
+        rows.append([f"{v:,}" for v in (k, known.rows, known.join_size)] + [f"{r[-1][1]:.2f}" for r in ratios.values()])
+    panel = Panel("Example 4.2: error of Uniformize / TwoTable", "k", "ratio")
+    for name, points in ratios.items():
+        panel.add(name, PROFILES.get(name, "grey"), "line", points)
+    return markdown("Example 4.2, Uniformize / TwoTable", "k | n | OUT | theorem | `paper` | `tight`", rows), [panel]
 
 
-def attacks(sizes: Sequence[int], runs: int) -> tuple[Rows, list[Panel]]:
+def attacks(sizes: Sequence[int], runs: int) -> Found:
     """How often an attacker tells Figure 1's neighbours apart."""
+    most = flawed.best_guess(BUDGET)
     ideas = {"first idea": flawed.idea_one, "second idea": flawed.idea_two}
     found = {name: [(n, flawed.success(idea, n, BUDGET, runs)) for n in sizes] for name, idea in ideas.items()}
-    most = flawed.best_guess(BUDGET)
     panel = Panel("Attacks on the flawed ideas", "n", "share of right guesses")
-    panel.series = [(n, c, "line", p) for (n, p), c in zip(found.items(), ("red", "orange"), strict=True)]
-    panel.series.append((f"most that (1, 1e-6) allows: {most:.3f}", "grey", "dash", [(n, most) for n in sizes]))
-    return [[str(n), *(f"{p[i][1]:.3f}" for p in found.values()), f"{most:.3f}"] for i, n in enumerate(sizes)], [panel]
+    for (name, points), colour in zip(found.items(), ("red", "orange"), strict=True):
+        panel.add(name, colour, "line", points)
+    panel.add(f"(1, 1e-6) allows {most:.3f}", "grey", "dash", [(n, most) for n in sizes])
+    rows = [[str(n), *(f"{p[i][1]:.3f}" for p in found.values()), f"{most:.3f}"] for i, n in enumerate(sizes)]
+    return markdown("Attacks: share of right guesses", "n | first idea | second idea | allowed", rows), [panel]
 
 
-def families(bits: int) -> Iterator[tuple[str, hard.Instance, str, float]]:
-    """(name, instance, method, tracing bound) of every hard family, with bits to ask about."""
+def families(bits: int) -> Iterator[Case]:
+    """Every hard family, with bits to ask about."""
     rng = np.random.default_rng(11)
-    made = {f"Theorem 1.6, {s}": hard.reduction(s, (24,), 5) for s in hard.SHAPES}
-    made |= {f"worst case, {s}": hard.agm_tight(s, 6) for s in hard.SHAPES}
-    made |= {"Figure 2": hard.figure_2(), "Figure 3": hard.figure_3(60), "Example 4.2": hard.example_gap(32)}
-    made["Theorem 4.5"] = hard.conforming([(40, 20), (20, 200)])
-    for name, instance in made.items():
-        method = "two_table" if len(instance.tables) == 2 else "multi_table"
-        traced = name.startswith("Theorem 1.6") and lower.fingerprinting(
-            24, bits, epsilon=1.0, delta=1e-6, sensitivity=instance.sensitivity
-        )
-        yield name, hard.with_bits(instance, bits, rng), method, float(traced or 0.0)
-    many = hard.with_bits(hard.conforming([(24, 20)]), 600, rng)
-    yield (
-        "Theorem 3.5, 600 bits",
-        many,
-        "two_table",
-        lower.fingerprinting(24, 600, epsilon=1.0, delta=1e-6, sensitivity=20),
-    )
+    sides = {"two_table": 400, "star": 20, "path": 20, "triangle": 400}
+    made = {f"Theorem 1.6, {s}": hard.reduction(s, (24,), side) for s, side in sides.items()}
+    made |= {f"worst case, {s}": hard.agm_tight(s, 10) for s in sides}
+    made |= {"Figure 2": hard.figure_2(), "Figure 3": hard.figure_3(100), "Example 4.2": hard.example_gap(64)}
+    made["Theorem 4.5"] = hard.conforming([(400, 20), (40, 400)])
+    made["Theorem 3.5, many bits"] = hard.conforming([(12, 400)])
+    for name, plain in made.items():
+        count = 25 * bits if name.endswith("many bits") else bits
+        instance = hard.with_bits(plain, count, rng)
+        people = len(instance.tables["R1"]["q0"])
+        traced = lower.fingerprinting(people, count, epsilon=1.0, delta=1e-6, sensitivity=plain.sensitivity)
+        reduced = name.startswith(("Theorem 1.6", "Theorem 3.5"))
+        workload = dj.Workload.marginals(instance.schema, 1)
+        yield Case(name, instance.schema, instance.arrow(), workload, traced if reduced else 0.0)
 
 
-def between(cases: Any, runs: int) -> Rows:
-    """Lower bound, measured error, upper bound of each profile. Cases: (name, schema, tables, workload, traced)."""
+def between(title: str, cases: Iterable[Case], runs: int) -> Found:
+    """Lower bounds, measured errors (medians) and upper bounds, for both profiles and for the best method."""
     rows = []
-    for name, schema, tables, workload, method, traced in cases:
-        known, task = facts(schema, tables, public=True), Task.of(workload, BUDGET)
-        least = max(traced, lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0])
-        row = [
-            name,
-            f"{known.join_size:,}",
-            f"{known.local:,}",
-            f"{least:,.0f}",
-            f"{lower.theorem(known, task, method):,.0f}",
-        ]
-        exact = exact_answers(workload, tables)
-        for profile in ("paper", "tight", "auto"):
-            if profile == "paper" and workload.cells > 2**20:
-                row += ["too large", ""]
-                continue
-            chosen = {"method": "auto"} if profile == "auto" else {"method": method, "profile": profile}
-            errors = [largest_error(dj.release(schema, workload, tables, BUDGET, **chosen), exact) for _ in range(runs)]  # type: ignore[arg-type]
-            row.append(f"{median(errors):,.0f}")
-            if profile != "auto":
-                row.append(f"{upper.proved(known, task, method, profile):,.0f}")
-        rows.append(row)
-    return rows
+    for case in cases:
+        known, task = facts(case.schema, case.tables, public=True), Task.of(case.workload, BUDGET)
+        least = max(case.traced, lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0])
+        numbers: list[float] = [known.join_size, known.local, least, lower.theorem(known, task, case.method)]
+        for p in PROFILES:
+            small = p == "tight" or case.workload.cells <= LARGEST
+            numbers.append(median(case.errors(runs, profile=p)) if small else math.nan)
+            numbers.append(upper.proved(known, task, case.method, p) if small else math.nan)
+        numbers.append(median(case.errors(runs, method="auto")))
+        rows.append([case.name, *("" if math.isnan(v) else f"{v:,.0f}" for v in numbers)])
+    head = "tables | OUT | Δ | proved lower | Ω̃, constant 1 | `paper` | its bound | `tight` | its bound | `auto`"
+    return markdown(title, head, rows), []
 
 
-def real_joins(data: Path, names: Sequence[str]) -> Iterator[tuple[str, dj.Schema, dict[str, Any]]]:
-    """Queries of the development data as schemas and tables; their domains are read off the rows, so this is no release."""
-    import duckdb
-
-    for path in sorted(data.glob("*/queries.json")):
-        for query in json.loads(path.read_text(encoding="utf-8")):
-            if query["name"] not in names:
-                continue
-            keys = sorted({k for r in query["relations"] for k in r["join_attrs"]})
-            attributes, declared, tables = [dj.Attribute(name=k, key=True) for k in keys], [], {}
-            for relation in query["relations"]:
-                alias, own = relation["alias"], {f"{relation['alias']}_{a}": a for a in relation["attributes"]}
-                picked = [f'"{k}"' for k in relation["join_attrs"]] + [f'"{a}" AS "{n}"' for n, a in own.items()]
-                sql = f"SELECT {', '.join(picked)} FROM ({relation['sql'].replace('{dir}', str(path.parent))})"
-                tables[alias] = duckdb.sql(sql).to_arrow_table().drop_null()
-                values = {n: tuple(sorted(tables[alias].column(n).unique().to_pylist())) for n in own}
-                attributes += [dj.Attribute(name=n, values=v) for n, v in values.items()]
-                declared.append(dj.Table(name=alias, attributes=(*relation["join_attrs"], *own)))
-            yield query["name"], dj.Schema(tuple(declared), tuple(attributes)), tables
-
-
-def timing(sizes: Sequence[int], runs: int) -> tuple[Rows, list[Panel]]:
+def timing(sizes: Sequence[int], runs: int) -> Found:
     """Seconds of a release against the rows of both tables."""
-    found: dict[str, list[tuple[float, float]]] = {p: [] for p in PROFILES}
-    for keys in sizes:
-        instance = hard.uniform("two_table", keys=keys, degree=5, size=16, rng=np.random.default_rng(3))
-        workload, tables = dj.Workload.marginals(instance.schema, 2), instance.arrow()
-        for profile, points in found.items():
+    panel, rows = Panel("Time of a release", "n", "seconds"), []
+    for p, colour in PROFILES.items():
+        points = []
+        for keys in sizes:
+            instance = hard.uniform("two_table", keys=keys, degree=5, size=16, rng=np.random.default_rng(3))
+            case = Case("", instance.schema, instance.arrow(), dj.Workload.marginals(instance.schema, 2))
             for _ in range(runs):
                 started = time.perf_counter()
-                dj.release(instance.schema, workload, tables, BUDGET, method="two_table", profile=profile)
+                case.errors(1, profile=p)
                 points.append((instance.rows, time.perf_counter() - started))
-    panel = Panel("Time of a release", "n", "seconds")
-    panel.series = [(p, c, "dots", found[p]) for p, c in PROFILES.items()]
-    return [[p, *(f"{s:+.2f}" for s in slope(points)), f"{points[-1][1]:.2f}"] for p, points in found.items()], [panel]
+        panel.add(p, colour, "dots", points)
+        rows.append([p, "{:+.2f} ± {:.2f}".format(*slope(points)), f"{points[-1][1]:.2f}"])
+    return markdown("Time", "profile | slope | seconds at the largest n", rows), [panel]
 
 
-def table(head: str, rows: Rows) -> list[str]:
-    """Markdown."""
+def markdown(title: str, head: str, rows: Rows) -> str:
+    """A titled table."""
     columns = head.split(" | ")
-    return ["", *("| " + " | ".join(cells) + " |" for cells in [columns, ["---"] * len(columns), *rows]), ""]
+    lines = ("| " + " | ".join(cells) + " |" for cells in [columns, ["---"] * len(columns), *rows])
+    return f"## {title}\n\n" + "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, one run each")
-    parser.add_argument("--to", type=Path, default=Path("docs/figures"), help="folder for the figures and tables")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="development data, if there are any")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes, few runs")
+    parser.add_argument("--to", type=Path, default=Path("docs/figures"), help="folder for figures and tables")
     options = parser.parse_args(arguments)
+    quick, runs = options.quick, 1 if options.quick else 7
+    found = {"two_table": exponents("two_table", ["n"] if quick else list(VARIED), runs, 2 if quick else 5)}
+    for shape in () if quick else ("star", "path", "triangle"):
+        found[shape] = exponents(shape, ("n", "Δ", "ε"), runs, 5)
+    found["bounds"] = speaking(("two_table", "star"))
+    found["gap"] = gap((3,) if quick else (4, 6, 8), runs)
+    found["attacks"] = attacks((10, 30) if quick else (10, 20, 30, 50, 100, 200, 500), 20 if quick else 400)
+    found["time"] = timing((500, 1000) if quick else (2000, 8000, 30_000, 100_000, 300_000), runs)
+    cases = list(families(6 if quick else 12))
+    found["families"] = between("Hard families", cases[:1] if quick else cases, runs)
+    options.to.mkdir(parents=True, exist_ok=True)
+    for name, (_, panels) in found.items():
+        if panels:
+            save(options.to / f"theory-{name}.svg", panels)
+    text = "\n".join(["# What `python -m dpjoin.theory.reproduce` found\n", *(page for page, _ in found.values())])
+    (options.to / "theory-results.md").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -79,6 +79,11 @@ class Task:
         return self.f_lower * math.sqrt(self.log_queries * math.log(1 / self.delta))
 
 
+def as_one(tables: int) -> str:
+    """The method that treats the join as one table."""
+    return "two_table" if tables == 2 else "multi_table"
+
+
 # As the theorems state them ------------------------------------------------------------------------------------------
 
 
@@ -178,8 +183,7 @@ def _parts(
         bound = gauge_bound(known.boundaries, gauge(known.boundaries) + math.ceil(shift))
         return [(known.join_size, bound)], 1
     if method == "multi_table":
-        beta = half[0] / math.log(1 / half[1])
-        return [(known.join_size, known.residual(beta) * math.exp(beta * shift))], 1
+        return [(known.join_size, known.residual(1 / task.lam) * math.exp(shift / task.lam))], 1
     copies = 1 if method == "uniformize" else copies_of(known, task.lam)
     widest = 2 * (largest_shift(half[0] / copies, half[1] / copies, 0.5) if paper else shares.half_width * copies)
     if method == "uniformize":
