@@ -20,7 +20,7 @@ from dpjoin.theory.upper import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Errors of the worst query, in join results, of made-up or public tables."""
+    """Errors of the worst query, in join results, of made-up tables."""
 
     join_size: int
     lower: float
@@ -59,7 +59,7 @@ def bounds(
 
     Without a release: the bounds of the workload (all 2-way marginals) under the budget (1, 1e-6). The method is one
     of upper.METHODS; by default two_table for two tables and multi_table for more. Nothing is released here, and no
-    budget is spent. Opens the tables: the answer is PrivateBounds unless they are public or, with `public`, made up.
+    budget is spent. Opens the tables: the answer is PrivateBounds unless `public` says that they are made up.
     """
     if release is not None:
         workload, budget, profile = release.workload, release.budget, release.profile

@@ -1,7 +1,7 @@
 """What the theorems look at: rows, join size, boundary values, and how the join spreads over degrees.
 
-Computed on tables these are exact numbers, so they are private unless every table is public or made up. The type says
-which: `PrivateFacts` prints as PRIVATE, and every bound computed from it does too.
+Computed on tables these are exact numbers, so they are private unless the tables are made up. The type says which:
+`PrivateFacts` prints as PRIVATE, and what `bounds` computes from it does too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WARNING = "PRIVATE, computed from exact answers, do not publish: "
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Exact statistics of made-up or public tables, or numbers that somebody supposes."""
+    """Exact statistics of made-up tables, or numbers that somebody supposes."""
 
     rows: int
     """n."""
@@ -58,7 +58,7 @@ class PrivateFacts(Facts):
 
 
 def facts(schema: Schema, tables: Mapping[str, Any], *, public: bool = False) -> Facts:
-    """The exact statistics of tables: PrivateFacts unless the schema has public tables only, or `public` says so.
+    """The exact statistics of tables: PrivateFacts unless `public` says that nobody's rows are among them.
 
     `public` is for tables that are made up. It is not for private tables whose statistics somebody would like to print.
     """
@@ -75,12 +75,11 @@ def facts(schema: Schema, tables: Mapping[str, Any], *, public: bool = False) ->
         exact = engine.exact_degrees({name: {}}, shared)
         counts = exact.exact_counts
         degrees[name] = dict(zip(exact.exact_values(np.arange(len(counts))), counts.tolist(), strict=True))
-    private = frozenset(schema.private_tables)
-    kind = Facts if public or not private else PrivateFacts
+    kind = Facts if public else PrivateFacts
     return kind(
         rows=sum(sum(of.values()) for of in degrees.values()),
         join_size=engine.exact_join_size(),
-        boundaries=Boundaries(tables=names, private=private or frozenset(names), values=values),
+        boundaries=Boundaries(tables=names, private=frozenset(schema.private_tables), values=values),
         schema=schema,
         degrees=degrees,
     )
