@@ -1,0 +1,93 @@
+"""docs/paper.md: every numbered thing of the paper has a row, and every row names code and tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from support.paper_labels import FIXTURE, PAPER, numbered
+
+pytestmark = pytest.mark.paper
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+REPORT = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+THINGS = json.loads(FIXTURE.read_text(encoding="utf-8"))
+CODE, TEST = re.compile(r"`(dpjoin(?:\.\w+)+):(\w+(?:\.\w+)?)`"), re.compile(r"`(test_\w+)::(test_\w+)`")
+
+
+def rows() -> dict[tuple[str, str, str], str]:
+    """(kind, number, label) and the rest of each row of the page's table."""
+    found = re.findall(r"^\| (\w+) ?([\w.]*) \| (?:`([\w:-]+)`)? ?\| (.*) \|$", PAGE, flags=re.MULTILINE)
+    return {(kind.lower(), number, label): rest for kind, number, label, rest in found}
+
+
+@cache
+def paper_tests(name: str) -> frozenset[str]:
+    """The tests of a file that `pytest -m paper` runs."""
+    (file,) = [f for f in (ROOT / "tests").rglob("test_*.py") if f.stem == name]
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    marked = any("mark.paper" in ast.unparse(n) for n in tree.body if isinstance(n, ast.Assign))
+    tests = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+    return frozenset(t.name for t in tests if marked or any("mark.paper" in ast.unparse(d) for d in t.decorator_list))
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda t: t["label"] or t["number"])
+def test_every_numbered_thing_has_a_row_with_code_and_a_test(thing: dict[str, str]) -> None:
+    """Where it is in the code, and which test of `pytest -m paper` shows it."""
+    row = rows()[thing["kind"], thing["number"], thing["label"]]
+    assert CODE.search(row)
+    assert TEST.search(row)
+
+
+def test_no_row_is_about_nothing() -> None:
+    """Each row is a numbered thing of the paper."""
+    assert set(rows()) == {(t["kind"], t["number"], t["label"]) for t in THINGS}
+
+
+def test_the_code_that_the_pages_name_exists() -> None:
+    """Module and attribute."""
+    for module, name in {*CODE.findall(PAGE), *CODE.findall(REPORT)}:
+        found: object = importlib.import_module(module)
+        for part in name.split("."):
+            assert hasattr(found, part), f"{module}:{name}"
+            found = getattr(found, part)
+
+
+def test_the_tests_that_the_pages_name_exist_and_are_run_by_the_marker() -> None:
+    """And every correction's test is named on the page."""
+    for file, name in {*TEST.findall(PAGE), *TEST.findall(REPORT)}:
+        assert name in paper_tests(file), f"{file}::{name}"
+    named = {name for file, name in TEST.findall(PAGE) if file == "test_paper_corrections"}
+    assert named == set(paper_tests("test_paper_corrections"))
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper's source is not beside the repository")
+def test_the_committed_labels_are_the_papers() -> None:
+    """Labels, kinds and numbers as parsed from paper.tex."""
+    assert numbered(PAPER.read_text(encoding="utf-8")) == THINGS
+
+
+def test_labels_are_read_as_latex_numbers_them() -> None:
+    """A small source: inputs in order, skipped branches, comments, an appendix."""
+    source = (
+        "%% file: main.tex\n\\begin{document}\\input{one}\\appendix\\section{Z}\\label{z}\\begin{lemma}\\end{lemma}\n"
+        "%% file: one.tex\n\\section{A}\\begin{theorem}\\label{t}\\end{theorem} % \\label{no}\n"
+        "\\ifbeforepasinchange\\begin{theorem}\\label{u}\\end{theorem}\\else\\begin{lemma}\\label{u}\\end{lemma}\\fi\n"
+        "\\begin{figure}\\caption{x}\\label{f}\\end{figure}\\subsection{B}\\label{s}\n"
+    )
+    found = [(t["kind"], t["number"], t["label"]) for t in numbered(source)]
+    assert found == [
+        ("theorem", "1.1", "t"),
+        ("lemma", "1.2", "u"),
+        ("figure", "1", "f"),
+        ("section", "1.1", "s"),
+        ("section", "A", "z"),
+        ("lemma", "A.1", ""),
+    ]
