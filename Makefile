@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-full lint bench proofs mutate clean
+.PHONY: help demo test test-full lint bench theory report proofs mutate clean
 
 help:                           ## what there is to make
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-11s %s\n", $$1, $$2 }'
@@ -26,6 +26,13 @@ lint: .venv/dev.stamp           ## style, types, import contracts, proofs
 
 bench: .venv/bench.stamp        ## accuracy and speed against peers, into benchmarks/results
 	$(BIN)/python benchmarks/run.py
+
+theory: .venv/bench.stamp       ## what the paper's theorems say, measured and drawn, into docs/figures; ten minutes
+	$(BIN)/python -m dpjoin.theory.reproduce
+	$(BIN)/python benchmarks/theory.py
+
+report: .venv/dev.stamp         ## docs/report.md as report.pdf; needs Chromium
+	$(BIN)/python tools/report.py
 
 proofs: .venv/dev.stamp         ## after reading code and proof side by side: record that they fit
 	$(BIN)/python tools/proofs.py --update
