@@ -91,3 +91,9 @@ def test_labels_are_read_as_latex_numbers_them() -> None:
         ("section", "A", "z"),
         ("lemma", "A.1", ""),
     ]
+
+
+def test_the_python_on_the_page_runs() -> None:
+    """The example of `bounds`, as it stands."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    exec(code, {})
