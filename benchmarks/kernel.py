@@ -67,7 +67,7 @@ def rounds_on(schema: Any, workload: Any, data: dict[str, np.ndarray]) -> Any:
     import dpjoin as dj
     from dpjoin.engine.duck import DuckEngine
     from dpjoin.measure.join import domain_of
-    from dpjoin.model.dense import Iterate
+    from dpjoin.model.multiplicative_weights import Iterate
     from dpjoin.paper.alg2_pmw import Rounds, paper_rounds
     from dpjoin.privacy.accounting import Approximate, Pure, Split
     from dpjoin.privacy.curator import Curator
@@ -140,17 +140,11 @@ def dense(attributes: int, turns: int) -> dict[str, Any]:
     }
 
 
-def product(side: int, kind: str, count: int, most: int, loops: str) -> dict[str, Any]:
-    """Rounds among side x side product queries on side x side cells, with compiled loops or by numpy alone."""
+def product(side: int, kind: str, count: int, most: int) -> dict[str, Any]:
+    """Rounds among side x side product queries on side x side cells."""
     import dpjoin as dj
-    from dpjoin.model import dense
-    from dpjoin.model.compiled import kernels
     from dpjoin.model.threads import one_blas_thread
 
-    if loops == "numpy":
-        dense.kernels = lambda: None
-    elif kernels() is None:
-        raise SystemExit("compiled loops need numba: pip install 'dpjoin[fast]'")
     rng = np.random.default_rng(1)
     schema = dj.Schema(
         tables=(dj.Table(name="t", attributes=("a", "b")),),
@@ -176,7 +170,6 @@ def product(side: int, kind: str, count: int, most: int, loops: str) -> dict[str
     return {
         "queries": len(workload),
         "cells": workload.cells,
-        "loops": loops,
         "weights": kind,
         "rows": count,
         "rounds": len(times),
@@ -280,11 +273,9 @@ def in_child(part: str, *arguments: object) -> dict[str, Any]:
 def measure(*, quick: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"quick": quick}
     found["dense"] = [in_child("dense", d, 2 if quick else 12) for d in ((3, 4) if quick else (5, 6, 7))]
-    side, most = (400, 5) if quick else (1000, 2000)
+    side, most = (400, 5) if quick else (1000, 100)
     kinds = [("0/1", ROWS), ("16-bit", ROWS), ("0/1", 100 * ROWS)]
-    found["product"] = [
-        in_child("product", side, kind, count, most, loops) for loops in ("numba", "numpy") for kind, count in kinds
-    ]
+    found["product"] = [in_child("product", side, kind, count, most) for kind, count in kinds]
     found["select"] = in_child("select", [1000] if quick else [10**4, 10**5, 10**6], 3 if quick else 15)
     found["equal"] = in_child("equal", 3 if quick else 5, 10 if quick else 200)
     return found
@@ -324,7 +315,6 @@ def page(found: dict[str, Any]) -> str:
         [
             f"{p['queries']:,}",
             f"{p['cells']:,}",
-            p["loops"],
             p["weights"],
             f"{p['rows']:,}",
             f"{p['rounds']:,}",
@@ -371,18 +361,13 @@ def page(found: dict[str, Any]) -> str:
             "closest together in memory):",
             report.markdown_table(["", *(f"axis {j}" for j in range(1, size))], grid),
             "## A round among product queries",
-            "Every product of a row of one matrix and a row of another. All answers are two matrix products; they are "
-            "worked out when the table has moved enough, and the Curator corrects its choice by today's answer. `mean` "
-            "counts all of it, over all rounds of a release but the first, in which numba loads or compiles its loops, "
-            "once per process. Without numba (the extra `fast`) numpy passes over the table several times. With many "
-            "rows the choice is sharp and the first steps are long, so that answers are worked out more often and more "
-            "candidates are tried. The table fits into the processor's cache; a cold pass is one after other work has "
-            "emptied that, as it is with larger tables.",
+            "Every product of a row of one matrix and a row of another. All answers are two matrix products, which "
+            "is nearly all of a round. The table fits into the processor's cache; a cold pass is one after other work "
+            "has emptied that, as it is with larger tables.",
             report.markdown_table(
                 [
                     "queries",
                     "cells",
-                    "loops",
                     "weights",
                     "rows",
                     "rounds",

@@ -251,8 +251,7 @@ def test_kernel_quick_run_has_every_part_and_writes_nothing(
     assert kernel.main(["--quick"]) == 0
     assert found["equal"]["largest_relative_difference"] < 1e-12
     assert found["equal"]["rounds_with_other_scores"] == 0
-    kinds = [(p["loops"], p["weights"]) for p in found["product"]]
-    assert kinds == [(loops, weights) for loops in ("numba", "numpy") for weights in ("0/1", "16-bit", "0/1")]
+    assert [p["weights"] for p in found["product"]] == ["0/1", "16-bit", "0/1"]
     assert set(found["select"]) == set(kernel.SHAPES)
     assert "Exact selection" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

@@ -16,8 +16,8 @@ from fractions import Fraction
 import numpy as np
 
 from dpjoin.measure.progress import Progress
-from dpjoin.model.dense import Iterate
 from dpjoin.model.model import Model
+from dpjoin.model.multiplicative_weights import Iterate
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.privacy.accounting import Approximate, Pure
 from dpjoin.privacy.curator import Bound, Curator
