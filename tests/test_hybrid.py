@@ -631,7 +631,7 @@ def test_the_size_leans_on_what_is_known(
     class Models:
         total = 500.0
         member_totals = np.array([480.0, 520.0])
-        told_apart, by_chance, counted = 0.5, 200.0, None
+        link_certainty, by_chance, counted = 0.5, 200.0, None
 
     found = likely_total(Models(), Size(NoisyTotal(noisy, deviation), flattened))  # type: ignore[arg-type]
     assert between[0] <= found.noisy <= between[1]
@@ -644,7 +644,7 @@ def test_models_know_better_than_caps_that_lost_rows() -> None:
     class Models:
         total = 500.0
         member_totals = np.array([480.0, 520.0])
-        told_apart, by_chance, counted = 1.0, 200.0, None
+        link_certainty, by_chance, counted = 1.0, 200.0, None
 
     for noisy, flattened, taken in ((300.0, 0.0, 500.0), (300.0, 50.0, 300.0), (900.0, 0.0, 900.0)):
         found = likely_total(Models(), Size(NoisyTotal(noisy, 10.0), flattened))  # type: ignore[arg-type]
@@ -673,7 +673,7 @@ def test_counted_rows_lack_nothing(
     class Models:
         total = 500.0
         member_totals = np.array([480.0, 520.0])
-        told_apart, by_chance = 0.5, 200.0
+        link_certainty, by_chance = 0.5, 200.0
 
     Models.counted = counted  # type: ignore[attr-defined]
     found = likely_total(Models(), None if total is None else Size(total, 30.0))  # type: ignore[arg-type]

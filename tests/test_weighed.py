@@ -89,7 +89,7 @@ def test_logits_answers_and_curvature_are_those_of_the_definition(seed: int) -> 
     assert terms.answers(table) == pytest.approx(weights @ cells)
     assert terms.logits(potentials, np.empty_like(table)).reshape(-1) == pytest.approx(potentials @ weights)
     expected = weights**2 @ cells - (weights @ cells) ** 2 / cells.sum()
-    found = terms.squares(table) - terms.answers(table) ** 2 / cells.sum()
+    found = terms.answers(table, power=2) - terms.answers(table) ** 2 / cells.sum()
     assert found == pytest.approx(expected, abs=1e-9)
 
 

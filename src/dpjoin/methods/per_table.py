@@ -275,7 +275,7 @@ def likely_total(joined: Joined, size: Size | None) -> NoisyTotal:
     own = float(np.sqrt(((joined.member_totals - joined.total) ** 2).mean()))
     total, flattened = (None, 0.0) if size is None else (size.total, size.flattened)
     if flattened is None:
-        flattened = FLATTENED * (1 - joined.told_apart) * abs(joined.total - joined.by_chance)
+        flattened = FLATTENED * (1 - joined.link_certainty) * abs(joined.total - joined.by_chance)
         assert total is not None
         total = replace(total, deviation=math.hypot(total.deviation, UNDER_CAPS * total.noisy))
     models = NoisyTotal(joined.total, max(1.0, math.hypot(own, flattened)))

@@ -6,17 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpjoin.model.fit import (
-    CLOSE,
-    FEW_CELLS,
-    MANY_TERMS,
-    Evidence,
-    Fit,
-    S,
-    maximise,
-    moves_apart,
-    widths_by_value,
-)
+from dpjoin.model.fit import CLOSE, FEW_CELLS, MANY_TERMS, Evidence, Fit, S, maximise, moves_apart, widths_by_value
 from dpjoin.model.terms import FloatArray
 
 ASTRAY = 10.0

@@ -10,17 +10,18 @@ same noisy measurements (evidence maximisation), so nothing needs tuning. All of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from dpjoin.model.coordinates import Coordinates
+from dpjoin.model.junction import JunctionTree, Passes
 from dpjoin.model.lbfgs import minimise
-from dpjoin.model.terms import FloatArray, Marginals, Scope
+from dpjoin.model.terms import DenseOracle, FloatArray, Marginals, Scope, Terms
 
 PRIOR_START = 0.4
 """Where each group's tau starts. Log-odds interactions in tabular data are mostly below one."""
@@ -80,50 +81,9 @@ class Evidence:
         return Evidence(values, precision)
 
 
-class Oracle(Protocol):
-    """Means and covariances of a model's terms, for one vector of potentials after the other."""
-
-    def means(self, potentials: FloatArray) -> FloatArray:
-        """What each term is on average: for a clique cell, its probability."""
-        ...
-
-    def variances(self, potentials: FloatArray) -> FloatArray: ...
-
-    def covariances(self, direction: FloatArray) -> FloatArray:
-        """At the potentials of the last call of `means`: how fast the means move when potentials move like this."""
-        ...
-
-
-class Structure(Protocol):
-    """The terms of a model and a way to sum over its cells: `Terms` write these down, a `JunctionTree` does not."""
-
-    @property
-    def cliques(self) -> tuple[Scope, ...]:
-        """The term groups that are marginals; others come after them."""
-        ...
-
-    @property
-    def slices(self) -> tuple[slice, ...]:
-        """Where each term group's potentials lie."""
-        ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def sizes(self) -> Mapping[str, int]: ...
-
-    @property
-    def cells(self) -> int:
-        """How many numbers one sum goes over."""
-        ...
-
-    def oracle(self) -> Oracle: ...
-
-    def marginals(self, potentials: FloatArray, total: float) -> Marginals: ...
-
-
-S = TypeVar("S", bound=Structure)
+S = TypeVar("S", bound=Terms | JunctionTree)
+"""The terms of a model and a way to sum over its cells: `Terms` write these down, a `JunctionTree` does not. Both have
+an oracle, which tells means, variances and covariances of the terms for one vector of potentials after the other."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,7 +95,7 @@ class Fit(Generic[S]):
     potentials: FloatArray
     tau: FloatArray
     """One per term group."""
-    oracle: Oracle
+    oracle: DenseOracle | Passes
     """Shared by all fits that come from one."""
     free: tuple[int, ...] = ()
     """Term groups whose prior stays as wide as it is."""
@@ -368,14 +328,9 @@ def learn(fit: Fit[S], evidence: Evidence, *, rounds: int = 4, steps: int = 60) 
     found = _alternate(fit, evidence, rounds=rounds, steps=steps)
     if misfit(found, evidence) <= STUCK:
         return found
-    narrow = replace(
-        fit,
-        potentials=np.zeros_like(fit.potentials),
-        tau=np.minimum(fit.tau, PRIOR_START),
-        tails=None,
-        free=(),
-    )
-    near = replace(maximise(narrow, evidence, steps=2 * steps), tau=fit.tau, free=fit.free)
+    nothing, narrow = np.zeros_like(fit.potentials), np.minimum(fit.tau, PRIOR_START)
+    narrow_fit = replace(fit, potentials=nothing, tau=narrow, tails=None, free=())
+    near = replace(maximise(narrow_fit, evidence, steps=2 * steps), tau=fit.tau, free=fit.free)
     again = _alternate(near, evidence, rounds=rounds, steps=steps)
     return min(found, again, key=lambda one: misfit(one, evidence))
 

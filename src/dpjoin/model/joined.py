@@ -11,13 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product as combinations_of
 
 import numpy as np
 
 from dpjoin.model.factor import Factor, contracted, contraction, product, sizes_of
 from dpjoin.model.junction import Ancestral, IntArray, Passes
-from dpjoin.model.model import ErrorBars, Model
+from dpjoin.model.model import Estimate, Model
 from dpjoin.model.terms import Domain, FloatArray, Scope
 from dpjoin.model.triangulate import tree_of
 from dpjoin.spec.workload import Group, Kronecker, Products
@@ -34,7 +33,7 @@ QUERY = "\0query"
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(ErrorBars):
+class Joined(Estimate):
     """The natural join of one model per table, as an estimate on the cells of the workload.
 
     Attributes of different tables are different, but for `listed` and for join attributes with a domain.
@@ -53,10 +52,7 @@ class Joined(ErrorBars):
             raise ValueError("a join of models must have at least one table")
         for table in self.tables:
             for a in table.domain.attributes:
-                if (
-                    table.domain.sizes[a] != self._sizes[a]
-                    or self.domain.sizes.get(a, self._sizes[a]) != self._sizes[a]
-                ):
+                if {table.domain.sizes[a], self.domain.sizes.get(a, self._sizes[a])} != {self._sizes[a]}:
                     raise ValueError(f"attribute {a!r} must have the same size in every table of the join")
         if self.listed is not None and (self.listed not in self._sizes or self.listed in self.domain.attributes):
             raise ValueError(f"{self.listed!r} must be an attribute of a table's model, and none of the workload's")
@@ -96,27 +92,10 @@ class Joined(ErrorBars):
         """The codes of the live listed values."""
         return {a: codes if self._live is None else codes[self._live] for a, codes in self.codes.items()}
 
-    @cached_property
-    def known(self) -> tuple[frozenset[str], ...]:
-        """Sets of attributes within which error bars are known: every table knows its part, where the tables meet."""
-        choices = []
-        for table in self.tables:
-            own = set(table.domain.attributes)
-            useful = {scope & own for scope in table.known if self.links & own <= scope}
-            choices.append([s for s in useful if not any(s < other for other in useful)])
-        found = set()
-        for scopes in combinations_of(*choices):
-            unknown = {a for t, s in zip(self.tables, scopes, strict=True) for a in t.domain.attributes if a not in s}
-            found.add(frozenset(self.domain.attributes) - unknown)
-        return tuple(sorted(found, key=sorted))
-
     def knows(self, scope: Sequence[str]) -> bool:
         """Whether error bars are known within a scope."""
-        for table in self.tables:
-            own = frozenset(table.domain.attributes)
-            if not table.knows(tuple(own & (self.links | set(scope)))):
-                return False
-        return True
+        wanted = self.links.union(scope)
+        return all(table.knows(tuple(wanted.intersection(table.domain.attributes))) for table in self.tables)
 
     # -- answers -------------------------------------------------------------------------------------
 
@@ -147,7 +126,7 @@ class Joined(ErrorBars):
         return found
 
     @cached_property
-    def told_apart(self) -> float:
+    def link_certainty(self) -> float:
         """How much of what values of the links differ by the models have seen: one if they are sure, zero if not."""
         shares = []
         for number, table in enumerate(self.tables):
@@ -171,7 +150,7 @@ class Joined(ErrorBars):
         factors, variances = [], []
         for table in self.tables:
             names = tuple(a for a in table.domain.attributes if a in self.links)
-            found = table.counted(names) if isinstance(table, Model) else None
+            found = table.counted(names)
             if found is None:
                 return None
             factors.append(Factor(names, found[0]))
@@ -217,15 +196,12 @@ class Joined(ErrorBars):
             return self.grain(group.scope).reshape(-1)
         return 0.0
 
-    def unfitted_cells(self, scope: Sequence[str]) -> None:
-        """Nothing is known of what no table's clique could fit."""
-
     def grain(self, scope: tuple[str, ...]) -> FloatArray:
-        """The variance that a scope's cells have because rows are whole, where noise drowns them.
+        """The variance that a scope's cells have because rows are whole, where they are below the noise.
 
-        Cells of a table that noise drowns have about the same number of rows in its model and in all of its members, m
+        Cells of a table below the noise have about the same number of rows in its model and in all of its members, m
         of them, which need not be a whole number. In truth some have none and some have several: their variance is
-        about m. Of cells that stand out of noise the members know how far off they are.
+        about m. Of cells above the noise the members know how far off they are.
         """
         factors, found = self._factors(scope, None), np.zeros([self._sizes[a] for a in scope])
         for n, (rows, table) in enumerate(zip(factors, self.tables, strict=True)):
@@ -240,14 +216,6 @@ class Joined(ErrorBars):
     def slack(self, group: Group) -> FloatArray:
         """What the tables' floors add to each query's bar."""
         return np.full(len(group), self._floor * group.max_abs * float(group.unit))
-
-    def noise(self, group: Kronecker) -> FloatArray:
-        """Zeros: no cell of the join was measured, and what is small in it is told by the members."""
-        return np.zeros(group.cells)
-
-    def measured(self, group: Kronecker) -> FloatArray:
-        """Zeros, as in `noise`."""
-        return np.zeros(group.cells)
 
     @cached_property
     def _floor(self) -> float:

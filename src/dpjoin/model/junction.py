@@ -12,9 +12,9 @@ messages are single numbers. Each bag is kept as P(the rest of the bag | what it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +41,6 @@ IntArray = NDArray[np.int64]
 
 MOST_CELLS = 2**24
 """A tree of more cells is refused: one step of a fit would take a second, and a few copies fill a gigabyte."""
-KEPT_CELLS = 2**18
-"""Marginals that no bag holds are dear, and bars ask for each several times: so many of their cells are kept."""
 ROWS, COLUMNS = "\0rows", "\0columns"
 """Axes that are no attribute: the values of many attributes, one below the other."""
 
@@ -127,9 +125,9 @@ class JunctionTree:
         """All marginals of so many rows of the model."""
         return partial(self.calibrate(potentials).counts, total)
 
-    def calibrate(self, potentials: FloatArray, *, most: int = MOST_CELLS) -> Calibrated:
+    def calibrate(self, potentials: FloatArray) -> Calibrated:
         """The distribution proportional to exp(sum of the potentials), which are one flat vector, clique by clique."""
-        self.check(most)
+        self.check()
         if potentials.shape != (self.size,):
             raise ValueError(f"potentials ({potentials.shape}) must be {self.size}, one per cell of a clique")
         passes = Passes(self, np.float64)
@@ -439,24 +437,16 @@ class Calibrated(Ancestral):
             return self._bag(home).marginal(wanted).array
         if len(wanted) == 2 and self._pairs_fit:
             return self._pairs[wanted] if wanted in self._pairs else self._pairs[wanted[::-1]].T
-        if wanted not in self._found:
-            made = self._across(wanted)
-            made.setflags(write=False)  # it may be handed out again
-            if sum(kept.size for kept in self._found.values()) + made.size > KEPT_CELLS:
-                self._found.clear()
-            if made.size > KEPT_CELLS:
-                return made
-            self._found[wanted] = made
-        return self._found[wanted]
+        return self._across(wanted)
 
     def counts(self, total: float, scope: Sequence[str]) -> FloatArray:
         """A marginal of so many rows."""
         return total * self.marginal(scope)
 
     @cached_property
-    def _found(self) -> dict[Scope, FloatArray]:
-        """The last marginals that no bag holds."""
-        return {}
+    def _across(self) -> Callable[[Scope], FloatArray]:
+        """P(scope) for a scope that no bag holds; the last one is kept, since bars ask for it several times."""
+        return lru_cache(maxsize=1)(self._carried_up)
 
     def _bag(self, b: int) -> Factor:
         """P(bag)."""
@@ -466,7 +456,7 @@ class Calibrated(Ancestral):
         """P(the rest of the bag | what it shares with its parent)."""
         return Factor(self.tree.bags[b], self.given[b].reshape(self.tree.plan[b].shape))
 
-    def _across(self, scope: Scope) -> FloatArray:
+    def _carried_up(self, scope: Scope) -> FloatArray:
         """P(scope) for any scope: carry its attributes up to the lowest bag that has them all below it."""
         tree, wanted = self.tree, set(scope)
         self._check_cells(scope, wanted)
@@ -486,7 +476,9 @@ class Calibrated(Ancestral):
                 self._check_cells(scope, later & {*factor.names, *other.names})
                 factor = product(factor, other, later)
             if found:
-                return factor.marginal(scope).array
+                made = factor.marginal(scope).array
+                made.setflags(write=False)  # it may be handed out again
+                return made
             carried[b] = factor.marginal(tuple(a for a in factor.names if a in keep))
         raise AssertionError("the root has every attribute below it")
 
@@ -502,11 +494,7 @@ class Calibrated(Ancestral):
     def _pairs_fit(self) -> bool:
         """Whether all pairs together take little enough memory."""
         values = sum(self.tree.sizes.values())
-        passed = (
-            math.prod(self.tree.sizes[a] for a in bag[:n])
-            for bag, n in zip(self.tree.bags, self.tree.shared, strict=True)
-        )
-        return values * (values + sum(passed)) <= MOST_CELLS
+        return values * (values + sum(len(given) for given in self.given)) <= MOST_CELLS
 
     @cached_property
     def _pairs(self) -> dict[tuple[str, str], FloatArray]:

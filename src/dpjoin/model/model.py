@@ -6,11 +6,12 @@ Cells are written down where there are few; where there are many, marginals come
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,67 +34,46 @@ PRODUCT_STRETCH = 1.65
 """The same for product queries, which sum over many cells: without it 90 % bars held three quarters of them."""
 
 
-class Estimate(Protocol):
-    """What answers and error bars need: a `Model`, a `Joined` of one per table, or a `Union` of such parts."""
+class Estimate(ABC):
+    """What answers and has error bars: a `Model`, a `Joined` of one per table, or a `Union` of such parts."""
 
-    @property
-    def domain(self) -> Domain: ...
-    @property
-    def total(self) -> float: ...
-    @property
-    def table(self) -> FloatArray:
-        """Cells as a matrix, left by right."""
-        ...
-
-    @property
-    def known(self) -> tuple[frozenset[str], ...]:
-        """Sets of attributes within which error bars are known."""
-        ...
-
+    @abstractmethod
     def knows(self, scope: Sequence[str]) -> bool:
         """Whether error bars are known within a scope."""
-        ...
 
+    @abstractmethod
     def answer(self, group: Group) -> FloatArray: ...
 
-    def width(self, group: Group) -> FloatArray | None: ...
-
-    def error(self, group: Group, coverage: float) -> FloatArray: ...
-
+    @abstractmethod
     def spreads(self, group: Group) -> list[FloatArray]:
         """For each independent part that has members, how far their answers are from its own, members x queries."""
-        ...
+
+    @abstractmethod
+    def slack(self, group: Group) -> FloatArray:
+        """What floors add to each query's bar."""
 
     def unfitted(self, group: Group) -> FloatArray | float:
         """The variance of each answer that members do not have."""
-        ...
+        return 0.0
 
     def unfitted_cells(self, scope: Sequence[str]) -> FloatArray | None:
-        """The variance in each cell of a scope of what no clique could fit; None where one could."""
-        ...
-
-    def slack(self, group: Group) -> FloatArray:
-        """What floors add to each query's bar."""
-        ...
-
-    def noise(self, group: Kronecker) -> FloatArray:
-        """The standard deviation with which each cell of a marginal was measured, directly or as a sum."""
-        ...
+        """The variance in each cell of a scope of what no clique could fit; None where nothing is known of it."""
+        return None
 
     def measured(self, group: Kronecker) -> FloatArray:
         """The variance with which each cell of a marginal was measured, by all that was measured of it together."""
-        ...
+        return np.zeros(group.cells)
 
+    def noise(self, group: Kronecker) -> FloatArray:
+        """The standard deviation with which each cell of a marginal was measured best; zero where none was."""
+        return np.zeros(group.cells)
 
-class ErrorBars:
-    """Error bars of an estimate, by the spread of its members."""
-
-    def width(self: Estimate, group: Group) -> FloatArray | None:
+    def width(self, group: Group) -> FloatArray | None:
         """About how far off each answer is, root mean square; None where only floors tell."""
         spreads = self.spreads(group)
         return np.sqrt(combined(spreads) + self.unfitted(group)) if spreads else None
 
-    def error(self: Estimate, group: Group, coverage: float) -> FloatArray:
+    def error(self, group: Group, coverage: float) -> FloatArray:
         """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
         if not self.knows(group.scope):
             return np.full(len(group), np.nan)
@@ -162,7 +142,7 @@ def cell_errors(model: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Model(ErrorBars):
+class Model(Estimate):
     """A log-linear model (`terms`, `potentials`) or a plain table, scaled to `total`.
 
     `members` are further potentials and totals that the noisy measurements make about as plausible: their

@@ -259,15 +259,11 @@ class Terms:
         columns = side_by_side(domain, domain.right, self.sums.scopes, SPARSE_SIDE_ENTRIES, np.float64)
         return self.sums.weights, columns[0]
 
-    def answers(self, table: RealArray) -> FloatArray:
-        """All terms' totals on a table of cells (rows x columns): marginal cells, query answers, sums."""
-        return self._answers(table, 1)
+    def answers(self, table: RealArray, *, power: int = 1) -> FloatArray:
+        """All terms' totals on a table of cells (rows x columns): marginal cells, query answers, sums.
 
-    def squares(self, table: RealArray) -> FloatArray:
-        """The same with every weight squared."""
-        return self._answers(table, 2)
-
-    def _answers(self, table: RealArray, power: int) -> FloatArray:
+        With a power, every weight is raised to it.
+        """
         parts = [self.designs(table.dtype.type).marginals(table)]
         parts += [np.einsum("qc,qc->q", u**power @ table, v**power) for u, v in self.weights]
         if self._summed is not None:
@@ -312,11 +308,9 @@ class Terms:
     @cached_property
     def _open(self) -> FloatArray:
         """One for every clique cell that may hold something, else zero."""
-        return (
-            np.ones(self.size)
-            if self.support is None
-            else np.minimum(self.answers(self.support.astype(np.float64)), 1.0)
-        )
+        if self.support is None:
+            return np.ones(self.size)
+        return np.minimum(self.answers(self.support.astype(np.float64)), 1.0)
 
     def inside(self, number: int, scope: Scope) -> FloatArray:
         """How many cells of a clique that may hold something lie in each cell of `scope`, a part of the clique."""
@@ -362,7 +356,7 @@ class DenseOracle:
         means = self.means(potentials)
         if not (self.terms.products or self.terms.sums):
             return means * (1.0 - means)
-        return self.terms.squares(self._table) / self._mass - means**2
+        return self.terms.answers(self._table, power=2) / self._mass - means**2
 
     def covariances(self, direction: FloatArray) -> FloatArray:
         """At the potentials of the last call of `means`: how fast the means move when potentials move like this."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
 from dpjoin.model.joined import Joined
-from dpjoin.model.model import ErrorBars, Model, answers_on
+from dpjoin.model.model import Estimate, Model, answers_on
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.spec.workload import Group, Kronecker
 
@@ -17,7 +17,7 @@ Part = Model | Joined
 
 
 @dataclass(frozen=True, eq=False)
-class Union(ErrorBars):
+class Union(Estimate):
     """Models of parts of the join, on the same cells and with independent noise; what they say adds up.
 
     A part of which only the size was estimated is a model without members, and with a floor.
@@ -68,15 +68,6 @@ class Union(ErrorBars):
         """The parts that answer from their tables, without looking at all cells."""
         return [part for part in self.parts if isinstance(part, Joined)]
 
-    @cached_property
-    def known(self) -> tuple[frozenset[str], ...]:
-        """Sets of attributes within which error bars are known: within a known set of every part."""
-        common = set(self.parts[0].known)
-        for part in self.parts[1:]:
-            if common != set(part.known):
-                common = _largest(ours & theirs for ours in common for theirs in part.known)
-        return tuple(sorted(common, key=sorted))
-
     def knows(self, scope: Sequence[str]) -> bool:
         """Whether error bars are known within a scope."""
         return all(part.knows(scope) for part in self.parts)
@@ -91,13 +82,6 @@ class Union(ErrorBars):
     def spreads(self, group: Group) -> list[FloatArray]:
         """How far each member of a part moves the answers, members x queries, for the parts that have some."""
         return [spread for part in self.parts for spread in part.spreads(group)]
-
-    def unfitted(self, group: Group) -> float:
-        """Nothing that members of the parts do not have."""
-        return 0.0
-
-    def unfitted_cells(self, scope: Sequence[str]) -> None:
-        """Nothing is known of what no clique could fit."""
 
     def slack(self, group: Group) -> FloatArray:
         """The parts' floors, added as they are: nobody knows that they are independent."""
@@ -120,9 +104,3 @@ def _sum(each: list[FloatArray]) -> FloatArray:
     """One number per query, added up over the parts."""
     total: FloatArray = np.sum(each, axis=0)
     return total
-
-
-def _largest(scopes: Iterable[frozenset[str]]) -> set[frozenset[str]]:
-    """The scopes that lie in no other."""
-    every = set(scopes)
-    return {s for s in every if not any(s < other for other in every)}
