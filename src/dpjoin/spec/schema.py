@@ -77,11 +77,6 @@ class Attribute:
         return known + self.other
 
     @property
-    def ordered(self) -> bool:
-        """Whether prefixes and ranges make sense: numbers do, categories do in the order they are listed."""
-        return not self.key
-
-    @property
     def labels(self) -> tuple[Value | None, ...]:
         """What a reader sees for each code; `other` is None (missing) among whole numbers and booleans."""
         known: tuple[Value | None, ...]

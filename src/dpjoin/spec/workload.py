@@ -163,34 +163,27 @@ class Kronecker:
 
     def apply(self, marginal: NDArray[Any], rows: slice = slice(None)) -> NDArray[Any]:
         """The group's answers, in units, from the marginal over its scope; for some rows of the first factor only."""
-        answers = marginal.reshape(self.shape)
-        for axis, (factor, matrix) in enumerate(zip(self.factors, self._matrices, strict=True)):
-            if matrix is None:
-                answers = _running_sums(answers, axis, factor.kind, slice(None) if axis else rows)
-                continue
-            wanted = (matrix if axis else matrix[rows]).astype(answers.dtype)
-            if 0 < axis == answers.ndim - 1:  # the layout is right already: nothing is copied
-                answers = np.dot(answers, wanted.T)
-            else:
-                answers = np.moveaxis(np.tensordot(wanted, answers, axes=(1, axis)), 0, axis)
-        return answers.reshape(-1)
+        return self._summed(marginal.reshape(self.shape), self._matrices, rows)
 
     def variances(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
         """The variance of each answer, in square units, from those of the marginal's cells, which are independent."""
-        found = each.reshape(self.shape)
-        for axis, (factor, matrix) in enumerate(zip(self.factors, self._matrices, strict=True)):
-            if matrix is None:  # zeros and ones, which are their own squares
-                found = _running_sums(found, axis, factor.kind, slice(None))
-            else:
-                found = np.moveaxis(np.tensordot(matrix.astype(np.float64) ** 2, found, axes=(1, axis)), 0, axis)
-        return found.reshape(-1)
+        squares = tuple(None if m is None else m.astype(np.float64) ** 2 for m in self._matrices)
+        return self._summed(each.reshape(self.shape), squares)
 
-    def one_answer(self, marginal: NDArray[np.floating[Any]], index: int) -> float:
-        """One query's answer, in units, from the marginal over the scope: without the others."""
-        answers = marginal.reshape(self.shape)
-        for weights in self.question(index):
-            answers = weights.astype(marginal.dtype) @ answers.reshape(len(weights), -1)
-        return float(answers.reshape(-1)[0])
+    def _summed(
+        self, cells: NDArray[Any], matrices: Sequence[NDArray[Any] | None], rows: slice = slice(None)
+    ) -> NDArray[Any]:
+        """Weighted sums along each axis; without a matrix the weights are zeros and ones, their own squares."""
+        for axis, (factor, matrix) in enumerate(zip(self.factors, matrices, strict=True)):
+            if matrix is None:
+                cells = _running_sums(cells, axis, factor.kind, slice(None) if axis else rows)
+                continue
+            wanted = (matrix if axis else matrix[rows]).astype(cells.dtype)
+            if 0 < axis == cells.ndim - 1:  # the layout is right already: nothing is copied
+                cells = np.dot(cells, wanted.T)
+            else:
+                cells = np.moveaxis(np.tensordot(wanted, cells, axes=(1, axis)), 0, axis)
+        return cells.reshape(-1)
 
     @cached_property
     def max_abs(self) -> int:
@@ -214,9 +207,6 @@ class Masked(Kronecker):
 
     def variances(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
         return super().variances(each.reshape(self.shape) * self.mask)
-
-    def one_answer(self, marginal: NDArray[np.floating[Any]], index: int) -> float:
-        return super().one_answer(marginal.reshape(self.shape) * self.mask, index)
 
 
 def marginal_of(group: Kronecker) -> Kronecker:
@@ -305,10 +295,6 @@ class Products:
             answers = answers.reshape(*weights.shape, answers.shape[1] // weights.shape[1])
             answers = (answers * weights.astype(table.dtype)[:, :, None]).sum(axis=1)
         return answers.reshape(-1)
-
-    def one_answer(self, marginal: NDArray[np.floating[Any]], index: int) -> float:
-        """One query's answer, in units, from the marginal over the scope: without the others."""
-        return float(self.rows([index]).apply(marginal)[0])
 
     @cached_property
     def max_abs(self) -> int:
@@ -481,12 +467,9 @@ class Workload:
     @classmethod
     def sums(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
         """The sum of a bounded numeric attribute over the join (per cell of `by`); bins count as their middle."""
+        factors = {a: {a: amounts(schema, a)} | dict.fromkeys(by, CELLS) for a in attributes}
         per = f" by {', '.join(by)}" if by else ""
-        cells = dict.fromkeys(by, CELLS)
-        return cls(
-            schema,
-            tuple(kronecker(schema, {a: amounts(schema, a)} | cells, name=f"sum of {a}{per}") for a in attributes),
-        )
+        return cls(schema, tuple(kronecker(schema, f, name=f"sum of {a}{per}") for a, f in factors.items()))
 
     @classmethod
     def products(
@@ -591,28 +574,23 @@ def product_group(
         raise SpecError(f"products {name!r} must give weights for at least one table")
     parts: list[tuple[tuple[str, ...], IntArray]] = []
     scope: list[str] = []
-    counts: set[int] = set()
-    for table_name, (attributes, values) in weights.items():
-        table = schema.table(table_name)
+    for table, (attributes, values) in weights.items():
         for attribute in attributes:
-            if attribute not in table.attributes:
-                raise SpecError(
-                    f"products {name!r}: table {table_name!r} has no attribute {attribute!r}; "
-                    f"{suggest(attribute, table.attributes)}"
-                )
+            if attribute not in (known := schema.table(table).attributes):
+                hint = suggest(attribute, known)
+                raise SpecError(f"products {name!r}: table {table!r} has no attribute {attribute!r}; {hint}")
             if attribute in scope:
                 raise SpecError(f"products {name!r}: attribute {attribute!r} must have weights in one table only")
         shape = schema.shape(attributes)
-        whole = fixed_point(values, what=f"products {name!r}, table {table_name!r}")
+        whole = fixed_point(values, what=f"products {name!r}, table {table!r}")
         if whole.shape[1:] != shape:
             raise SpecError(
-                f"products {name!r}: weights of table {table_name!r} must have shape (queries, "
+                f"products {name!r}: weights of table {table!r} must have shape (queries, "
                 f"{', '.join(map(str, shape))}); got {whole.shape}"
             )
-        whole.setflags(write=False)
-        counts.add(len(whole))
         parts.append((tuple(attributes), whole.reshape(len(whole), -1)))
         scope += attributes
+    counts = {len(rows) for _, rows in parts}
     if len(counts) != 1 or counts == {0}:
         raise SpecError(f"products {name!r}: every table must have the same number of queries, at least one")
     unit = Fraction(1, 2 ** (WEIGHT_BITS * len(parts)))
