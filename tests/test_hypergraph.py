@@ -11,25 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpjoin.errors import SpecError
-from dpjoin.spec import hypergraph
 from dpjoin.spec.hypergraph import (
     AttributeNode,
-    agm_exponent,
     attribute_tree,
     boundary,
-    boundary_exponent,
     components,
     cyclic_core,
     drawing,
-    edge_cover,
     is_acyclic,
     is_hierarchical,
     join_class,
     join_tree,
     residual_components,
-    worst_case_error_exponent,
 )
 from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.theory import exponents
+from dpjoin.theory.exponents import agm_exponent, boundary_exponent, edge_cover, worst_case_error_exponent
 
 
 def join(*tables: Sequence[str], names: Sequence[str] = ()) -> Schema:
@@ -381,11 +378,11 @@ def test_a_wide_cycle_has_an_exact_cover() -> None:
 
 def test_a_cover_without_proof_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are rounded too coarsely fail their check, and a problem without a solution is an error."""
-    monkeypatch.setattr(hypergraph, "LARGEST_DENOMINATOR", 1)
+    monkeypatch.setattr(exponents, "LARGEST_DENOMINATOR", 1)
     with pytest.raises(ArithmeticError, match="3 tables has no proof with small fractions"):
         edge_cover(TRIANGLE)
     with pytest.raises(ArithmeticError, match="could not be computed"):
-        hypergraph._corner([[0]], cover=True)
+        exponents._corner([[0]], cover=True)
 
 
 @pytest.mark.paper

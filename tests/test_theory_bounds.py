@@ -12,9 +12,9 @@ import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import SpecError
 from dpjoin.privacy.residual import star
-from dpjoin.spec.hypergraph import worst_case_error_exponent
 from dpjoin.theory import Facts, PrivateBounds, PrivateFacts, Task, bounds, facts, flawed, hard, lower, upper
 from dpjoin.theory.compare import exact_answers, largest_error
+from dpjoin.theory.exponents import worst_case_error_exponent
 from dpjoin.theory.facts import configurations, copies_of, level_of, uniform_partition
 from dpjoin.theory.reproduce import Case, asked, between, families, main, slope
 

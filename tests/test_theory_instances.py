@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.spec.hypergraph import agm_exponent, boundary_exponent, worst_case_error_exponent
 from dpjoin.theory import facts, hard
+from dpjoin.theory.exponents import agm_exponent, boundary_exponent, worst_case_error_exponent
 from dpjoin.theory.hard import SHAPES, Instance
 
 pytestmark = pytest.mark.paper

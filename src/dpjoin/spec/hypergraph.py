@@ -1,4 +1,4 @@
-"""Public facts of a join: boundaries, components, join trees, attribute trees and size exponents.
+"""Public facts of a join: boundaries, components, join trees and attribute trees.
 
 A join is a hypergraph H = (x, {x_1 … x_m}): its vertices are the attributes, its edges the tables.
 Everything here is a function of the `Schema` alone; no row is ever looked at.
@@ -10,14 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import combinations
 
 from dpjoin.spec.schema import Schema
-
-LARGEST_DENOMINATOR = 10_000
-"""Corners of a cover problem with up to 13 tables have denominators below this (largest 0/1 determinant: 9,477)."""
-
 
 # Boundaries and components
 
@@ -201,76 +196,6 @@ def _node(
     groups.sort(key=lambda s: min(place[name] for name in s))
     children = tuple(_node(schema, holders, s, path, holders.get(s, ())) for s in groups)
     return AttributeNode(attributes=attributes, path=path, tables=tables, children=children)
-
-
-# Sizes
-
-
-def edge_cover(schema: Schema) -> dict[str, Fraction]:
-    """A smallest fractional edge cover: weights of the tables that sum to ≥ 1 at every attribute.
-
-    A join of sets with n rows each has at most n to the sum of the weights results (Atserias, Grohe and Marx).
-    The weights are exact: a fractional packing of the attributes with the same value proves that none is smaller.
-    """
-    return _cover({t.name: frozenset(t.attributes) for t in schema.tables})
-
-
-def agm_exponent(schema: Schema, among: frozenset[str] | None = None) -> Fraction:
-    """ρ of the join of these tables (all, unless told): it has at most n^ρ results if no table repeats a row."""
-    names = _listed(schema, _all(schema) if among is None else among)
-    return sum(_cover({name: _attributes(schema, [name]) for name in names}).values(), Fraction(0))
-
-
-def boundary_exponent(schema: Schema, tables: frozenset[str]) -> Fraction:
-    """ρ(H_{E,∂E}): at one value of their boundary these tables have at most n^ρ results if none repeats a row."""
-    return sum(_cover(_residual(schema, tables)).values(), Fraction(0))
-
-
-def worst_case_error_exponent(schema: Schema, *, repeated_rows: bool = False) -> Fraction:
-    """The exponent of n in the paper's worst-case error of MultiTable (appendix, Worst-Case Error Bound).
-
-    Tables without repeated rows: sqrt(n^ρ(H) · max_{E ⊊ [m]} n^ρ(H_{E,∂E})), so (ρ(H) + max_E ρ(H_{E,∂E})) / 2.
-    Tables with repeated rows: n^(m - 1/2).
-    Logarithms of n, the number of queries and the domain, and the privacy parameters are not in the exponent.
-
-    An attribute inside E but off its boundary is off the boundary of every larger set, so a cover for the larger
-    set also serves E, and the maximum is attained where E leaves out one table.
-    """
-    if repeated_rows:
-        return len(schema.tables) - Fraction(1, 2)
-    everything = _all(schema)
-    largest = max(boundary_exponent(schema, everything - {name}) for name in everything)
-    return (agm_exponent(schema) + largest) / 2
-
-
-def _cover(edges: Mapping[str, frozenset[str]]) -> dict[str, Fraction]:
-    """The cover of any hypergraph; empty edges weigh nothing."""
-    names = list(edges)
-    sets = {frozenset(n for n in names if a in edges[n]) for e in edges.values() for a in e}
-    # Where the tables of one attribute are among those of another, covering the first covers the second.
-    rows = sorted(sorted(map(names.index, s)) for s in sets if not any(other < s for other in sets))
-    if not rows:
-        return dict.fromkeys(names, Fraction(0))
-    matrix = [[int(i in row) for i in range(len(names))] for row in rows]
-    weights = _corner(matrix, cover=True)
-    packing = _corner(list(map(list, zip(*matrix, strict=True))), cover=False)
-    covers = all(sum(weights[i] for i in row) >= 1 for row in rows)
-    packs = all(sum(p for p, row in zip(packing, rows, strict=True) if i in row) <= 1 for i in range(len(names)))
-    if not (covers and packs and min(*weights, *packing) >= 0 and sum(weights) == sum(packing)):
-        raise ArithmeticError(f"the edge cover of {len(names)} tables has no proof with small fractions")
-    return dict(zip(names, weights, strict=True))
-
-
-def _corner(matrix: list[list[int]], *, cover: bool) -> list[Fraction]:
-    """The fractions next to a solution of min Σw, Mw ≥ 1 (cover) or max Σw, Mw ≤ 1, w ≥ 0. The caller verifies."""
-    from scipy.optimize import linprog
-
-    sign = 1 if cover else -1
-    signed = [[-sign * v for v in row] for row in matrix]
-    solved = linprog([sign] * len(matrix[0]), A_ub=signed, b_ub=[-sign] * len(matrix), method="highs-ds")
-    if not solved.success:
-        raise ArithmeticError(f"the edge cover could not be computed: {solved.message}")
-    return [Fraction(float(w)).limit_denominator(LARGEST_DENOMINATOR) for w in solved.x]
 
 
 # Words and pictures

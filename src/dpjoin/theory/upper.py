@@ -22,9 +22,9 @@ from dpjoin.measure.shares import tight_shares
 from dpjoin.paper.alg2_pmw import paper_rounds
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.gauge import gauge, gauge_bound
-from dpjoin.spec.hypergraph import worst_case_error_exponent
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Products, Workload
+from dpjoin.theory.exponents import worst_case_error_exponent
 from dpjoin.theory.facts import Facts, configurations, copies_of, level_of, uniform_partition
 
 METHODS = ("two_table", "multi_table", "uniformize", "hierarchical")
