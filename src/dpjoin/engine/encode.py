@@ -70,10 +70,6 @@ class Column:
         return "scalar"
 
     @property
-    def unsigned(self) -> bool:
-        return self.type in _UNSIGNED
-
-    @property
     def _whole_decimal(self) -> bool:
         return self.type.startswith("DECIMAL(") and self.type.endswith(",0)")
 
@@ -109,7 +105,7 @@ def code(attribute: Attribute, column: Column) -> str:
     'CASE WHEN "a" BETWEEN 3 AND 9 THEN CAST("a" AS BIGINT) - 3 END'
     """
     rest = f"ELSE {attribute.size - 1} " if attribute.other else ""
-    low = _low_of_range(attribute)
+    low = low_of_range(attribute)
     if low is not None:
         return f"CASE WHEN {_in_range(attribute, column)} THEN {_offset(low, column)} {rest}END"
     missing = str(attribute.size - 1) if attribute.other else "NULL"
@@ -127,18 +123,12 @@ def kept(attribute: Attribute, column: Column) -> list[str]:
     """The conditions that are true exactly where the row is kept: one, or none when every row is."""
     if attribute.other:
         return []
-    if _low_of_range(attribute) is not None:
+    if low_of_range(attribute) is not None:
         return [_in_range(attribute, column)]
     return [f"({code(attribute, column)}) IS NOT NULL"]
 
 
-def bare_code(attribute: Attribute, column: Column) -> str | None:
-    """The code of a row that passed `kept`, where that is cheaper than `code`; else None."""
-    low = _low_of_range(attribute)
-    return None if low is None or attribute.other else _offset(low, column)
-
-
-def _low_of_range(attribute: Attribute) -> int | None:
+def low_of_range(attribute: Attribute) -> int | None:
     """The first number of a domain that is a run of 32-bit whole numbers; None for other domains."""
     if attribute.range is not None:
         return attribute.range[0]
@@ -151,7 +141,7 @@ def _low_of_range(attribute: Attribute) -> int | None:
 
 
 def _in_range(attribute: Attribute, column: Column) -> str:
-    low = _low_of_range(attribute)
+    low = low_of_range(attribute)
     assert low is not None
     high = low + attribute.size - attribute.other - 1
     number = _number(column)

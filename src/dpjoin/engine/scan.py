@@ -102,10 +102,10 @@ class Scan:
         codes: dict[str, str] = {}
         conditions = [f"{value} IS NOT NULL" for value in joins.values()]
         for attribute, column in self._coded():
-            bare = encode.bare_code(attribute, column)
             if attribute.name in self.owned:
-                codes[attribute.name] = encode.code(attribute, column) if bare is None else bare
-            if attribute.name not in self.owned or bare is not None:
+                codes[attribute.name] = encode.code(attribute, column)
+            # Rows are dropped here where that is cheap, else after the query, where their code is NULL.
+            if attribute.name not in self.owned or encode.low_of_range(attribute) is not None:
                 conditions += encode.kept(attribute, column)
         source = f"FROM {self._within_bounds()}{_where(conditions)}"
         types = [_small(self.schema.attribute(a).size) for a in self.owned]

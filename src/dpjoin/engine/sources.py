@@ -13,7 +13,7 @@ import gzip
 import itertools
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -133,36 +133,81 @@ def open_source(
 ) -> OpenedTable:
     """Open a table's source; only `columns` are converted where the format needs converting."""
     source, table = _split(source, table)
-    view = identifier(f"source {name}")
-    if isinstance(source, str | os.PathLike):
-        path = Path(source)
-        origin = f"file {str(path)!r}"
-        if path.is_dir():
-            raise SourceError(
-                f"table {name!r}: {str(path)!r} is a folder and must be one file ({', '.join(_KNOWN)}); "
-                f"name the file in tables.{name}.source"
-            )
-        if not path.is_file():
-            raise SourceError(f"table {name!r}: {origin} does not exist; correct tables.{name}.source")
-        extension = _extension(path)
-        if extension in TEXT_FILES:
-            return _open_csv(connection, name, view, path)
-        if extension == ".parquet":
-            with unreadable(name, origin, "Parquet"):
-                connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM read_parquet({_glob(path)})")
-                return _described(connection, name, view, origin)
-        if extension in ARROW_FILES:
-            with unreadable(name, origin, "Arrow"):
-                return _register(connection, name, view, _read_arrow(path), origin, columns)
-        if extension in DATABASE_FILES:
-            return _open_database(connection, name, view, path, table, columns)
+    opening = _Opening(connection, name, columns)
+    if not isinstance(source, str | os.PathLike):
+        origin = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
+        with unreadable(name, origin, "tabular"):
+            return opening.registered(origin, *_to_arrow(source, columns))
+    path = Path(source)
+    origin, extension = f"file {str(path)!r}", _extension(path)
+    if path.is_dir():
         raise SourceError(
-            f"table {name!r}: {origin} has an unknown extension {extension!r}; use one of {', '.join(_KNOWN)}"
+            f"table {name!r}: {str(path)!r} is a folder and must be one file ({', '.join(_KNOWN)}); "
+            f"name the file in tables.{name}.source"
         )
-    origin = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
-    with unreadable(name, origin, "tabular"):
-        arrow, untyped = _to_arrow(source, columns)
-        return _register(connection, name, view, arrow, origin, columns, untyped)
+    if not path.is_file():
+        raise SourceError(f"table {name!r}: {origin} does not exist; correct tables.{name}.source")
+    if extension in TEXT_FILES:
+        return _open_csv(opening, origin, path)
+    if extension == ".parquet":
+        with unreadable(name, origin, "Parquet"):
+            return opening.viewed(origin, f"read_parquet({_glob(path)})")
+    if extension in ARROW_FILES:
+        with unreadable(name, origin, "Arrow"):
+            return opening.registered(origin, _read_arrow(path))
+    if extension in DATABASE_FILES:
+        with open(path, "rb") as file:
+            is_sqlite = file.read(16).startswith(b"SQLite format 3")
+        return (_open_sqlite if is_sqlite else _open_duckdb)(opening, f"database {str(path)!r}", path, table)
+    raise SourceError(
+        f"table {name!r}: {origin} has an unknown extension {extension!r}; use one of {', '.join(_KNOWN)}"
+    )
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """A table that becomes a view of a connection, and which of its columns are read: None stands for all."""
+
+    connection: Any
+    name: str
+    columns: Sequence[str] | None
+
+    @property
+    def view(self) -> str:
+        return identifier(f"source {self.name}")
+
+    def viewed(self, origin: str, rows: str, *, untyped: bool = False, countable: bool = True) -> OpenedTable:
+        """What SQL calls the rows, as the view."""
+        self.connection.execute(f"CREATE TEMP VIEW {self.view} AS SELECT * FROM {rows}")
+        return self._described(origin, lambda _: untyped, countable)
+
+    def registered(self, origin: str, table: Any, untyped: Collection[str] = ()) -> OpenedTable:
+        """An Arrow table as the view; what DuckDB would fail on is made fit before."""
+        names = list(table.column_names)
+        folded = [n.lower() for n in names]
+        if len(set(folded)) != len(folded):
+            twice = next(n for i, n in enumerate(names) if n.lower() in folded[:i])
+            raise SourceError(
+                f"table {self.name!r}: {origin} has two columns named {twice!r} (case aside); rename one of them"
+            )
+        for i, column in enumerate(names):
+            if self.columns is None or column in self.columns:
+                kind = table.schema.field(i).type
+                kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+                if _is_coarse(kind):
+                    table = table.set_column(i, column, _in_microseconds(table.column(i).cast(kind)))
+                elif kind in _TEXTS and not _is_unicode(table.column(i)):
+                    texts = map(_text, table.column(i).cast(kind).cast(pa.large_binary()).to_pylist())
+                    table = table.set_column(i, column, pa.array(texts, pa.large_string()))
+        self.connection.register(f"source {self.name}", table)
+        return self._described(origin, untyped.__contains__, countable=True)
+
+    def _described(self, origin: str, is_untyped: Callable[[str], bool], countable: bool) -> OpenedTable:
+        columns = []
+        for column, kind, *_ in self.connection.execute(f"DESCRIBE {self.view}").fetchall():
+            untyped = is_untyped(column) or kind.strip('"') == "NULL"
+            columns.append(Column(column, kind.strip('"').upper() if "(" not in kind else kind, untyped=untyped))
+        return OpenedTable(self.name, self.view, tuple(columns), origin, countable)
 
 
 def column_names(source: object, table: str | None = None) -> list[tuple[str, str]]:
@@ -200,17 +245,14 @@ def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
         for name in table.attributes:
             column = opened[table.name].column(table.column(name))
             attribute = schema.attribute(name)
+            joins = name in schema.join_attributes
             if not attribute.key:
                 _check_type(opened[table.name], column, attribute)
-            elif column.kind == "nested" and name in schema.join_attributes:
+            elif column.kind == "nested" and (joins or any(name in bound.attributes for bound in table.bounds)):
+                use = "tables cannot join on" if joins else "degrees cannot be bounded by"
                 raise SourceError(
-                    f"table {table.name!r}: column {column.name!r} has type {column.type}, which tables cannot "
-                    "join on; use a column of plain values"
-                )
-            elif column.kind == "nested" and any(name in bound.attributes for bound in table.bounds):
-                raise SourceError(
-                    f"table {table.name!r}: column {column.name!r} has type {column.type}, which degrees cannot be "
-                    "bounded by; use a column of plain values"
+                    f"table {table.name!r}: column {column.name!r} has type {column.type}, which {use}; "
+                    "use a column of plain values"
                 )
     for name in schema.join_attributes:
         tables = schema.tables_with(name)
@@ -286,49 +328,6 @@ def _glob(path: Path) -> str:
     return literal("".join(f"[{c}]" if c in "*?[" else c for c in str(path)))
 
 
-def _described(
-    connection: Any,
-    name: str,
-    view: str,
-    origin: str,
-    untyped: frozenset[str] | None = frozenset(),
-    countable: bool = True,
-) -> OpenedTable:
-    """`untyped` None stands for every column."""
-    columns = []
-    for column, kind, *_ in connection.execute(f"DESCRIBE {view}").fetchall():
-        free = untyped is None or column in untyped or kind.strip('"') == "NULL"
-        columns.append(Column(column, kind.strip('"').upper() if "(" not in kind else kind, untyped=free))
-    return OpenedTable(name, view, tuple(columns), origin, countable)
-
-
-def _register(
-    connection: Any,
-    name: str,
-    view: str,
-    table: Any,
-    origin: str,
-    columns: Sequence[str] | None,
-    untyped: frozenset[str] = frozenset(),
-) -> OpenedTable:
-    names = list(table.column_names)
-    folded = [n.lower() for n in names]
-    if len(set(folded)) != len(folded):
-        twice = next(n for i, n in enumerate(names) if n.lower() in folded[:i])
-        raise SourceError(f"table {name!r}: {origin} has two columns named {twice!r} (case aside); rename one of them")
-    for i, column in enumerate(names):
-        if columns is None or column in columns:
-            kind = table.schema.field(i).type
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if _is_coarse(kind):
-                table = table.set_column(i, column, _in_microseconds(table.column(i).cast(kind)))
-            elif kind in _TEXTS and not _is_unicode(table.column(i)):
-                texts = map(_text, table.column(i).cast(kind).cast(pa.large_binary()).to_pylist())
-                table = table.set_column(i, column, pa.array(texts, pa.large_string()))
-    connection.register(f"source {name}", table)
-    return _described(connection, name, view, origin, untyped)
-
-
 def _is_coarse(kind: Any) -> bool:
     """Whether DuckDB turns values of an Arrow type into microseconds as it scans, and stops where one is too large."""
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
@@ -355,9 +354,9 @@ def _is_unicode(column: Any) -> bool:
     return True
 
 
-def _open_csv(connection: Any, name: str, view: str, path: Path) -> OpenedTable:
+def _open_csv(opening: _Opening, origin: str, path: Path) -> OpenedTable:
     """Everything about the layout is fixed by the header line; no row can change how the file is read."""
-    origin = f"file {str(path)!r}"
+    name = opening.name
     opener: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
     with unreadable(name, origin, "CSV"), opener(path, "rb") as lines:
         # Bytes, and one line of them: a text reader would decode rows as well, and could fail on one.
@@ -372,13 +371,13 @@ def _open_csv(connection: Any, name: str, view: str, path: Path) -> OpenedTable:
     columns = ", ".join(f"{literal(n)}: 'VARCHAR'" for n in names)
     # The parallel reader raises on quoted line breaks when rows may be short, so it is off.
     with unreadable(name, origin, "CSV"):
-        connection.execute(
-            f"CREATE TEMP VIEW {view} AS SELECT * FROM read_csv({_glob(path)}, columns = {{{columns}}}, "
+        rows = (
+            f"read_csv({_glob(path)}, columns = {{{columns}}}, "
             f"auto_detect = false, header = true, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
             f"nullstr = '', all_varchar = true, ignore_errors = true, null_padding = true, "
             f"strict_mode = false, parallel = false, max_line_size = {_LONGEST_LINE})"
         )
-        return _described(connection, name, view, origin, None, countable=False)
+        return opening.viewed(origin, rows, untyped=True, countable=False)
 
 
 def _read_arrow(path: Path) -> Any:
@@ -392,17 +391,10 @@ def _read_arrow(path: Path) -> Any:
             return pyarrow.ipc.open_stream(file).read_all()
 
 
-def _open_database(
-    connection: Any, name: str, view: str, path: Path, table: str | None, columns: Sequence[str] | None
-) -> OpenedTable:
-    with open(path, "rb") as file:
-        start = file.read(16)
-    if start.startswith(b"SQLite format 3"):
-        return _open_sqlite(connection, name, view, path, table, columns)
-    origin = f"database {str(path)!r}"
-    catalog = f"file {path.resolve()}"
+def _open_duckdb(opening: _Opening, origin: str, path: Path, table: str | None) -> OpenedTable:
+    connection, catalog = opening.connection, f"file {path.resolve()}"
     alias = identifier(catalog)
-    with unreadable(name, origin, "DuckDB or SQLite"):
+    with unreadable(opening.name, origin, "DuckDB or SQLite"):
         # Several tables may lie in one file, which can be attached once only.
         with _lock:
             connection.execute(f"ATTACH IF NOT EXISTS {literal(str(path))} AS {alias} (READ_ONLY)")
@@ -412,37 +404,30 @@ def _open_database(
             [catalog],
         ).fetchall()
     known = {t if s == "main" else f"{s}.{t}": (s, t, kind) for s, t, kind in found}
-    schema_name, table_name, kind = known[_table_of(name, origin, table, list(known))]
-    with unreadable(name, origin, "DuckDB"):
-        inner = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
-        connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {inner}")
-        return _described(connection, name, view, origin, countable=kind == "BASE TABLE")
+    schema_name, table_name, kind = known[_table_of(opening.name, origin, table, list(known))]
+    with unreadable(opening.name, origin, "DuckDB"):
+        rows = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
+        return opening.viewed(origin, rows, countable=kind == "BASE TABLE")
 
 
-def _open_sqlite(
-    connection: Any, name: str, view: str, path: Path, table: str | None, columns: Sequence[str] | None
-) -> OpenedTable:
+def _open_sqlite(opening: _Opening, origin: str, path: Path, table: str | None) -> OpenedTable:
     """SQLite gives every cell its own type, so all of them are read as text."""
-    origin = f"database {str(path)!r}"
     with (
-        unreadable(name, origin, "SQLite"),
+        unreadable(opening.name, origin, "SQLite"),
         closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database,
     ):
         database.text_factory = lambda raw: raw.decode("utf-8", "replace")
         found = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
-        table = _table_of(name, origin, table, [n for (n,) in found])
-        names = [d[0] for d in database.execute(f"SELECT * FROM {identifier(table)} LIMIT 0").description]
-        read = [n for n in names if columns is None or n in columns]
-        fields = ", ".join(f"{identifier(n)} VARCHAR" for n in names)
-        connection.execute(f"CREATE TEMP TABLE {view} ({fields})")
-        rows = database.execute(f"SELECT {', '.join(map(identifier, read)) or '1'} FROM {identifier(table)}")
+        inner = identifier(_table_of(opening.name, origin, table, [n for (n,) in found]))
+        names = [d[0] for d in database.execute(f"SELECT * FROM {inner} LIMIT 0").description]
+        empty = pa.table({n: pa.array([], pa.string()) for n in names})
+        read = _wanted(names, opening.columns)
+        rows = database.execute(f"SELECT {', '.join(map(identifier, read)) or '1'} FROM {inner}")
+        parts = [empty.select(read)]
         while read and (batch := rows.fetchmany(_BATCH)):
-            arrays = [pa.array([_text(v) for v in values], pa.string()) for values in zip(*batch, strict=True)]
-            connection.register("batch of rows", pa.table(arrays, names=read))
-            fields = ", ".join(map(identifier, read))
-            connection.execute(f'INSERT INTO {view} ({fields}) SELECT {fields} FROM "batch of rows"')
-            connection.unregister("batch of rows")
-        return _described(connection, name, view, origin, None)
+            texts = [pa.array(map(_text, values), pa.string()) for values in zip(*batch, strict=True)]
+            parts.append(pa.table(texts, names=read))
+        return opening.registered(origin, _with_all(pa.concat_tables(parts), empty), names)
 
 
 def _table_of(name: str, origin: str, table: str | None, known: Sequence[str]) -> str:
@@ -467,43 +452,42 @@ def _text(value: object) -> str | None:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _to_arrow(source: Any, columns: Sequence[str] | None) -> tuple[Any, frozenset[str]]:
+def _to_arrow(source: Any, columns: Sequence[str] | None) -> tuple[Any, Collection[str]]:
     """An Arrow table of the source and its untyped columns; columns that nobody reads may be left empty."""
-    module = type(source).__module__.partition(".")[0]
+    module, kind = type(source).__module__.partition(".")[0], type(source).__name__
     if isinstance(source, pa.Table):
-        return source, frozenset()
-    if module == "pandas" and type(source).__name__ == "DataFrame":
+        return source, ()
+    if module == "pandas" and kind == "DataFrame":
         return _from_pandas(source, columns)
-    if module == "polars" and type(source).__name__ == "LazyFrame":
-        names = source.collect_schema().names()
-        wanted = names if columns is None else [n for n in names if n in columns]
-        return _with_all(source.select(wanted).collect().to_arrow(), names, source.head(0).collect().to_arrow())
+    if module == "polars" and kind == "LazyFrame":
+        empty = source.head(0).collect().to_arrow()
+        return _with_all(source.select(_wanted(empty.column_names, columns)).collect().to_arrow(), empty), ()
     if module in {"duckdb", "_duckdb"} and hasattr(source, "to_arrow_table"):
-        names = list(source.columns)
-        wanted = [n for n in names if columns is None or n in columns]
         empty = source.limit(0).to_arrow_table()
-        read = source.select(*map(duckdb.ColumnExpression, wanted)).to_arrow_table() if wanted else empty.select([])
-        return _with_all(read, names, empty)
-    if isinstance(source, pa.RecordBatchReader):
-        return source.read_all(), frozenset()
+        wanted = [duckdb.ColumnExpression(n) for n in _wanted(empty.column_names, columns)]
+        return _with_all(source.select(*wanted).to_arrow_table(), empty) if wanted else empty, ()
     if hasattr(source, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(source).read_all(), frozenset()
+        return pa.RecordBatchReader.from_stream(source).read_all(), ()
     raise SourceError(
-        f"a table cannot be read from a {type(source).__name__}; pass a path, a (path, table) pair, "
+        f"a table cannot be read from a {kind}; pass a path, a (path, table) pair, "
         "or a pandas, Polars, Arrow or DuckDB table"
     )
 
 
-def _with_all(read: Any, names: Sequence[str], empty: Any) -> tuple[Any, frozenset[str]]:
+def _wanted(names: Sequence[str], columns: Sequence[str] | None) -> list[str]:
+    return [n for n in names if columns is None or n in columns]
+
+
+def _with_all(read: Any, empty: Any) -> Any:
     """Put back the columns that were not read, without values, so that names and types stay complete."""
     if read.num_columns == 0:
-        return empty, frozenset()
+        return empty
     present = set(read.column_names)
-    columns = [read[n] if n in present else pa.nulls(read.num_rows, empty.schema.field(n).type) for n in names]
-    return pa.table(columns, names=list(names)), frozenset()
+    columns = [read[f.name] if f.name in present else pa.nulls(read.num_rows, f.type) for f in empty.schema]
+    return pa.table(columns, names=empty.column_names)
 
 
-def _from_pandas(frame: Any, columns: Sequence[str] | None) -> tuple[Any, frozenset[str]]:
+def _from_pandas(frame: Any, columns: Sequence[str] | None) -> tuple[Any, Collection[str]]:
     names, arrays, untyped = [], [], set()
     for i, label in enumerate(frame.columns):
         name = str(label)
@@ -522,7 +506,7 @@ def _from_pandas(frame: Any, columns: Sequence[str] | None) -> tuple[Any, frozen
             untyped.add(name)
             array = _texts_of(series.iloc[:0] if skipped else series)
         arrays.append(pa.nulls(len(frame), array.type) if skipped else array)
-    return pa.table(arrays, names=names), frozenset(untyped)
+    return pa.table(arrays, names=names), untyped
 
 
 def _holds_objects(dtype: Any) -> bool:
