@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine import caps as cap
+from dpjoin.engine import caps
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
@@ -115,10 +115,10 @@ def test_order_is_the_same_for_one_row_and_for_many() -> None:
     values = [int(v) for v in rng.integers(-5, 5, 20)]
     codes = rng.integers(0, 9, 20)
     copies = np.arange(20)
-    many = cap._places([cap.seeds(np.array(values))], [codes], copies)
-    assert [cap.place([v], [int(c)], int(n)) for v, c, n in zip(values, codes, copies, strict=True)] == many.tolist()
+    many = caps.places([caps.seeds(np.array(values))], [codes], copies)
+    assert [caps.place([v], [int(c)], int(n)) for v, c, n in zip(values, codes, copies, strict=True)] == many.tolist()
     texts = ["a", "b", "", "é"]
-    assert cap.seeds(texts).tolist() == [cap.seed(t) for t in texts]
+    assert caps.seeds(texts).tolist() == [caps.seed(t) for t in texts]
 
 
 def test_the_same_rows_whatever_their_numbers() -> None:

@@ -19,11 +19,11 @@ import pyarrow.parquet
 import pytest
 
 from dpjoin.engine import answers as answers_of
-from dpjoin.engine import exact as arithmetic
+from dpjoin.engine import integers as arithmetic
 from dpjoin.engine import local, matrix_product, scan
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.exact import count_by
+from dpjoin.engine.integers import count_by
 from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, Schema, Table

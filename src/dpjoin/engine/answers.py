@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpjoin.engine.exact import FLOAT_LIMIT, Exact, digits, fit, one_thread, shifted_sum, signed_digits
+from dpjoin.engine.integers import FLOAT_LIMIT, Exact, digits, fit, one_thread, shifted_sum, signed_digits
 from dpjoin.spec.workload import Group, IntArray, Kronecker, Products, largest_weight
 
 CHUNK_CELLS = 2**22

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.engine.caps import place
-from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_fades, check_rules, owner_table
+from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_rules, check_weightings, owner_table
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, RowWeights, Rules, Value
 from dpjoin.engine.join_keys import plain
 from dpjoin.errors import SpecError, suggest
@@ -98,16 +98,16 @@ class BruteEngine:
         vars(engine).update(_schema=with_caps(self._schema, caps), _exact_rows={**self._exact_rows, **exact_some})
         return engine
 
-    def weighted(self, fades: Mapping[str, RowWeights]) -> BruteEngine:
-        check_fades(self._schema, fades)
+    def weighted(self, weightings: Mapping[str, RowWeights]) -> BruteEngine:
+        check_weightings(self._schema, weightings)
         engine = copy(self)
         exact_some = {}
-        for name, fade in fades.items():
+        for name, weighting in weightings.items():
             exact_rows = self._exact_rows[name]
-            degree = Counter(_value(row, fade.attributes) for row in exact_rows)
-            weights = [*fade.weights.tolist(), *[0] * len(exact_rows)]
+            degree = Counter(_value(row, weighting.attributes) for row in exact_rows)
+            weights = [*weighting.weights.tolist(), *[0] * len(exact_rows)]
             exact_some[name] = [
-                {**row, f"{WEIGHT}{name}": weights[degree[_value(row, fade.attributes)] - 1]} for row in exact_rows
+                {**row, f"{WEIGHT}{name}": weights[degree[_value(row, weighting.attributes)] - 1]} for row in exact_rows
             ]
         vars(engine)["_exact_rows"] = {**self._exact_rows, **exact_some}
         return engine

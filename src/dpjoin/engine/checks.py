@@ -47,15 +47,15 @@ def check_degrees(schema: Schema, rules: Mapping[str, Rules], by: Scope, distinc
             raise SpecError(f"degrees by {a!r} must count distinct values that include it; add {a!r} to distinct")
 
 
-def check_fades(schema: Schema, fades: Mapping[str, RowWeights]) -> None:
+def check_weightings(schema: Schema, weightings: Mapping[str, RowWeights]) -> None:
     """Weights go by join attributes of their table."""
-    for name, fade in fades.items():
-        joins = joins_of(schema, name)
-        if not fade.attributes or not set(fade.attributes) <= set(joins):
-            raise SpecError(
-                f"weights of table {name!r} (by {', '.join(fade.attributes)}) must be by attributes that it joins on: "
-                f"{', '.join(joins)}"
-            )
+    for name, weighting in weightings.items():
+        _check_by(
+            schema,
+            name,
+            weighting.attributes,
+            f"weights of table {name!r} (by {', '.join(weighting.attributes)}) must be",
+        )
 
 
 def owner_table(schema: Schema, owner: Scope) -> str:
@@ -67,15 +67,17 @@ def owner_table(schema: Schema, owner: Scope) -> str:
 
 
 def check_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> None:
-    """Caps go by join attributes of their table."""
+    """Caps go by join attributes of their table, and keep something."""
     for name, bounds in caps.items():
-        joins = joins_of(schema, name)
         for bound in bounds:
-            if bound.limit < 1 or not bound.attributes or not set(bound.attributes) <= set(joins):
-                raise SpecError(
-                    f"caps of table {name!r} ({bound.limit} by {', '.join(bound.attributes)}) must be at least 1, by "
-                    f"attributes that it joins on: {', '.join(joins)}"
-                )
+            what = f"caps of table {name!r} ({bound.limit} by {', '.join(bound.attributes)}) must be at least 1, and"
+            _check_by(schema, name, bound.attributes if bound.limit >= 1 else (), what)
+
+
+def _check_by(schema: Schema, table: str, attributes: Scope, what: str) -> None:
+    joins = joins_of(schema, table)
+    if not attributes or not set(attributes) <= set(joins):
+        raise SpecError(f"{what} by attributes that it joins on: {', '.join(joins)}")
 
 
 def alone_schema(schema: Schema, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Schema:

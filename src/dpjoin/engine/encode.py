@@ -179,13 +179,14 @@ def _search_numbers(attribute: Attribute, column: Column, missing: str) -> str:
         # DOUBLE cannot tell such numbers apart; a fraction must not be rounded into one either.
         expression = f"CASE WHEN {expression} = trunc({expression}) THEN TRY_CAST({column.sql} AS HUGEINT) END"
     elif column.kind in {"untyped", "float"}:
-        numbers = [(v, i) for v, i in numbers if _as_double(v) == v]
+        numbers = [(v, i) for v, i in numbers if as_double(v) == v]
         return _search(expression, [_double(float(v)) for v, _ in numbers], [i for _, i in numbers], missing)
     numbers = [(v, i) for v, i in numbers if abs(v) <= _HUGE]
     return _search(expression, [str(v) for v, _ in numbers], [i for _, i in numbers], missing)
 
 
-def _as_double(value: int) -> float:
+def as_double(value: float) -> float:
+    """The nearest float; NaN, which equals nothing, for a whole number beyond all of them."""
     try:
         return float(value)
     except OverflowError:

@@ -186,7 +186,7 @@ class Engine(Protocol):
         """
         ...
 
-    def weighted(self, fades: Mapping[str, RowWeights]) -> Engine:
+    def weighted(self, weightings: Mapping[str, RowWeights]) -> Engine:
         """The same tables, each row of a named one as often as its weight says.
 
         Degrees are those of the table itself. The result's schema is the same.

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpjoin.engine import caps as cap
-from dpjoin.engine import sumproduct
-from dpjoin.engine.exact import FLOAT_LIMIT, INT_LIMIT
+from dpjoin.engine import caps, sumproduct
+from dpjoin.engine.encode import as_double
+from dpjoin.engine.integers import FLOAT_LIMIT, INT_LIMIT, Exact, count_by, times
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
 from dpjoin.engine.sumproduct import Counts, Variable, compact
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema
@@ -49,11 +49,8 @@ class Values:
             stored = [self.exact_low + n for n in numbers.tolist()]
         else:
             stored = self.exact_listed.take(pa.array(numbers)).to_pylist()
-        if pa.types.is_date32(self.kind):
-            return list(map(_date, stored))
-        if pa.types.is_timestamp(self.kind):
-            return list(map(_time, stored))
-        return list(map(int if self.digits else plain, stored))
+        is_date, is_time = pa.types.is_date32(self.kind), pa.types.is_timestamp(self.kind)
+        return list(map(_date if is_date else _time if is_time else int if self.digits else plain, stored))
 
     def whole(self, numbers: NDArray[Any]) -> IntArray | None:
         """The same as an array of int64, where the columns' type has no others."""
@@ -137,19 +134,12 @@ def _fitting(stored: Iterable[Any], kind: Any) -> list[Any]:
     """Each value once, without those that no Arrow array of the type can hold."""
     once = dict.fromkeys(stored)
     if pa.types.is_floating(kind):
-        return [float(v) for v in once if isinstance(v, float) or (isinstance(v, int) and _is_double(v))]
+        return [float(v) for v in once if isinstance(v, int | float) and as_double(v) == v]
     if pa.types.is_integer(kind):
         limits = np.iinfo(kind.to_pandas_dtype())
         low, high = int(limits.min), int(limits.max)
         return [v for v in once if isinstance(v, int) and low <= v <= high]
     return [v for v in once if isinstance(v, str) and v.encode(errors="ignore").decode() == v]
-
-
-def _is_double(number: int) -> bool:
-    try:
-        return float(number) == number
-    except OverflowError:
-        return False
 
 
 def array_of(column: Any) -> NDArray[Any]:
@@ -277,7 +267,7 @@ class JoinValues:
         sizes: list[int] = []
         ids: list[NDArray[Any]] = []
         for variable, size, column in zip(counts.variables, counts.sizes, counts.exact_ids, strict=True):
-            kind, scope = cast(tuple[str, Any], variable)
+            kind, scope = variable
             keys = self._exact_keys[scope] if kind == KEY else None
             variables += [variable] if keys is None else id_variables(scope)
             sizes += [size] if keys is None else [v.size for v in keys.values]
@@ -310,36 +300,65 @@ class JoinValues:
         every = Counts(tuple(id_variables(attributes)), sizes, columns, weights, len(weights))
         return _with_codes(every)
 
-    def capped(self, counts: Counts, joins: Scope, bounds: Sequence[DegreeBound]) -> Counts:
-        """The rows of a table within the bounds, by the order of `caps`. `joins` are its join attributes."""
-        by = {tuple(id_variables(b.attributes)): b.limit for b in bounds}
-        return cap.capped(counts, self.by_attribute, by, lambda rows: self._exact_content(rows, joins))
+    def _exact_degree(self, parts: Counts, by: Scope) -> Exact:
+        """For each row, how many of its table have its value of some attributes."""
+        (group,), size = sumproduct.numbered([parts], id_variables(by))
+        exact: Exact = count_by(group, parts.exact_count, size, bound=sumproduct.total(parts))[group]
+        return exact
 
-    def _exact_content(self, rows: Counts, joins: Scope) -> cap.Content:
-        """What the order of rows goes by, of rows by attribute."""
-        seeds, ranks = [], []
-        for a, column in zip(joins, rows.ids(id_variables(joins)), strict=True):
-            distinct, at = np.unique(column, return_inverse=True)
-            values = self._exact_values[a]
-            whole = values.whole(distinct)
-            listed = values.at(distinct) if whole is None else whole
-            seeds.append(cap.seeds(listed)[at])
-            ranks.append((np.unique([repr(v) for v in listed], return_inverse=True)[1] if whole is None else whole)[at])
-        # The code of a join attribute says nothing that its value does not.
-        codes = [(kind, a) for kind, a in cast(Any, rows.variables) if kind == CODE and a not in joins]
-        return cap.Content(seeds, ranks, rows.ids(codes))
-
-    def weighted(self, counts: Counts, fade: RowWeights) -> Counts:
-        """Every row of a table as often as its weight says."""
-        return cap.weighted(counts, self.by_attribute(counts), tuple(id_variables(fade.attributes)), fade)
+    def weighted(self, counts: Counts, weighting: RowWeights) -> Counts:
+        """Every row of a table as often as the weight of its value says: no order of rows is needed."""
+        # What a row and its copies count together is at most what its value does, which the Curator has checked to fit.
+        weight = weighting.of(self._exact_degree(self.by_attribute(counts), weighting.attributes))
+        return sumproduct.counted(counts, counts.exact_counts * weight)
 
     def clipped(self, counts: Counts, results: Counts, clip: Clip) -> Counts:
         """Every row of a table as often as its owner's weight says; `results` are join results by keys."""
         by_owner = sumproduct.project(self.by_attribute(results), id_variables(clip.owner))
         weights = replace(by_owner, exact_count=clip.of(by_owner.exact_counts))
-        return sumproduct.counted(
-            counts, counts.exact_counts * sumproduct.row_weights(self.by_attribute(counts), weights)
-        )
+        of_row = sumproduct.row_weights(self.by_attribute(counts), weights)
+        return sumproduct.counted(counts, times(counts.exact_counts, of_row))
+
+    def capped(self, counts: Counts, joins: Scope, bounds: Sequence[DegreeBound]) -> Counts:
+        """The rows of a table within the bounds, by the order of `caps`. `joins` are its join attributes.
+
+        Only groups beyond a limit are put in order.
+        """
+        beyond, parts = np.zeros(counts.rows, dtype=bool), self.by_attribute(counts)
+        for bound in bounds:
+            beyond |= np.asarray(self._exact_degree(parts, bound.attributes) > bound.limit, dtype=bool)
+        if not beyond.any():
+            return counts
+        # Rows that are alike become one with a count, so that copies are numbered alike however the table was read.
+        some = sumproduct.project(sumproduct.some_rows(counts, np.flatnonzero(beyond)), counts.variables)
+        many = some.exact_counts.astype(np.int64)
+        rows = np.repeat(np.arange(some.rows), many)
+        copies = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
+        parts = self.by_attribute(some)
+        seeds, ranks = self._exact_seeds(parts, joins)
+        # The code of a join attribute says nothing that its value does not.
+        codes = [c[rows] for c in parts.ids(v for v in parts.variables if v[0] == CODE and v[1] not in joins)]
+        words = caps.places([c[rows] for c in seeds], codes, copies)
+        # Equal words are put in order by the rows themselves.
+        order_by = [words, *(c[rows] for c in ranks), *codes, copies]
+        stays = np.ones(len(rows), dtype=bool)
+        for bound in bounds:
+            (group,), _ = sumproduct.numbered([parts], id_variables(bound.attributes))
+            stays &= caps.ranks(group[rows], order_by) < bound.limit
+        kept = np.bincount(rows[stays], minlength=some.rows)
+        whole = sumproduct.some_rows(counts, np.flatnonzero(~beyond))
+        return sumproduct.concatenated([whole, sumproduct.counted(some, kept.astype(np.int64))])
+
+    def _exact_seeds(self, parts: Counts, joins: Scope) -> tuple[list[caps.Words], list[NDArray[Any]]]:
+        """For each join attribute, the seed of each row's value, and its rank in an order that knows no other rows."""
+        seeds, ranks = [], []
+        for a, column in zip(joins, parts.ids(id_variables(joins)), strict=True):
+            distinct, at = np.unique(column, return_inverse=True)
+            whole = self._exact_values[a].whole(distinct)
+            listed = self._exact_values[a].at(distinct) if whole is None else whole
+            seeds.append(caps.seeds(listed)[at])
+            ranks.append((np.unique([repr(v) for v in listed], return_inverse=True)[1] if whole is None else whole)[at])
+        return seeds, ranks
 
     def alone(self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.
@@ -382,7 +401,8 @@ class JoinValues:
         """How often each value of `by` occurs: in the rows of one table, or in the values of `distinct` that join."""
         parts = [self.by_attribute(t) for t in tables]
         if distinct:
-            present = [sumproduct.presence(sumproduct.project(p, list(filter(_is_id, p.variables)))) for p in parts]
+            ids = [[v for v in p.variables if v[0] == ID] for p in parts]
+            present = [sumproduct.presence(sumproduct.project(p, i)) for p, i in zip(parts, ids, strict=True)]
             # All tables have all of `distinct`, so in the end factors go into each other until one is left.
             parts = list(map(sumproduct.presence, sumproduct.eliminate(present, id_variables(distinct))))
         (counts,) = parts
@@ -409,7 +429,3 @@ def _code(attribute: Attribute, value: object) -> int:
         value = float(value)
     code = attribute.code(value)
     return -1 if code is None else code
-
-
-def _is_id(variable: Any) -> bool:
-    return bool(variable[0] == ID)

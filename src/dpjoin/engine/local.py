@@ -90,9 +90,9 @@ class LocalEngine:
         schema = with_caps(self._schema, caps)
         return self._on(schema, self._exact_tables.capped(schema, caps))
 
-    def weighted(self, fades: Mapping[str, RowWeights]) -> LocalEngine:
-        checks.check_fades(self._schema, fades)
-        return self._on(self._schema, self._exact_tables.weighted(fades))
+    def weighted(self, weightings: Mapping[str, RowWeights]) -> LocalEngine:
+        checks.check_weightings(self._schema, weightings)
+        return self._on(self._schema, self._exact_tables.weighted(weightings))
 
     def exact_results(self, by: tuple[str, ...]) -> ExactDegrees:
         checks.owner_table(self._schema, by)

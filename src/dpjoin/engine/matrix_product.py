@@ -13,19 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.exact import (
-    DIGIT_BITS,
-    FLOAT_LIMIT,
-    INT_LIMIT,
-    Exact,
-    at_once,
-    digits,
-    fit,
-    one_thread,
-    shifted_sum,
-    signed_digits,
-    total,
-)
+from dpjoin.engine import integers
+from dpjoin.engine.integers import DIGIT_BITS, FLOAT_LIMIT, INT_LIMIT, Exact, at_once, fit, shifted_sum
 from dpjoin.spec.workload import IntArray
 
 BLOCK_CELLS = 2**22
@@ -122,7 +111,7 @@ def _dense(
         left, right = left.with_keys(position[left.exact_key]), right.with_keys(position[right.exact_key])
     result = np.zeros((left.width, right.width), dtype=np.float64)
     lefts, rights = _by_height(left, many, height), _by_height(right, many, height)
-    with one_thread():
+    with integers.one_thread():
         for _ in range(-(-many // height)):
             a, b = at_once(lambda: next(lefts), lambda: next(rights))
             result += a.T @ b
@@ -177,10 +166,10 @@ def _sparse_digits(counts: CountMatrix, keys: int, *, split: bool) -> list[Any]:
     starts = np.cumsum([0, *counts.sizes[:-1]])
     column = np.concatenate([c.astype(np.int64) + s for c, s in zip(counts.exact_columns, starts, strict=True)])
     key, count = np.tile(counts.exact_key, blocks), counts.exact_counts
-    whole = not split and total(count) < INT_LIMIT
+    whole = not split and integers.total(count) < INT_LIMIT
     matrices = [
         sparse.csr_matrix((np.tile(digit, blocks), (key, column)), shape=(keys, counts.width))
-        for digit in ([count] if whole else digits(count))
+        for digit in ([count] if whole else integers.digits(count))
     ]
     if whole:
         return matrices
@@ -197,13 +186,7 @@ def _sparse_digits(counts: CountMatrix, keys: int, *, split: bool) -> list[Any]:
 
 
 def products_over_keys(
-    left: CountMatrix,
-    left_weights: IntArray,
-    right: CountMatrix,
-    right_weights: IntArray,
-    keys: int,
-    *,
-    bound: int,
+    left: CountMatrix, left_weights: IntArray, right: CountMatrix, right_weights: IntArray, keys: int, *, bound: int
 ) -> Exact:
     """Product queries key by key, for scopes whose marginal would be too large to hold.
 
@@ -211,7 +194,7 @@ def products_over_keys(
     """
     exact = np.zeros(len(left_weights), dtype=object)
     # Below 2^44 rows a key's weighted sum stays in int64 (weights have 16 bits).
-    lefts, rights = (_sparse_digits(m, keys, split=total(m.exact_counts) >= 2**44) for m in (left, right))
+    lefts, rights = (_sparse_digits(m, keys, split=integers.total(m.exact_counts) >= 2**44) for m in (left, right))
     chunk = max(1, BLOCK_CELLS // max(1, keys))
     for start in range(0, len(exact), chunk):
         part = slice(start, start + chunk)
@@ -228,7 +211,11 @@ def _column_dots(first: IntArray, second: IntArray) -> Exact:
         small: Exact = np.einsum("ki,ki->i", first, second)
         return small
     # Products of digits below 2^32 times any number of keys stay in int64.
-    pairs = ((a, b, i + j) for i, a in enumerate(signed_digits(first)) for j, b in enumerate(signed_digits(second)))
+    pairs = (
+        (a, b, i + j)
+        for i, a in enumerate(integers.signed_digits(first))
+        for j, b in enumerate(integers.signed_digits(second))
+    )
     return shifted_sum((np.einsum("ki,ki->i", a, b), DIGIT_BITS * shift) for a, b, shift in pairs)
 
 

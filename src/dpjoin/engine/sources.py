@@ -124,12 +124,7 @@ def connected() -> Iterator[Any]:
 
 
 def open_source(
-    connection: Any,
-    name: str,
-    source: object,
-    *,
-    table: str | None = None,
-    columns: Sequence[str] | None = None,
+    connection: Any, name: str, source: object, *, table: str | None = None, columns: Sequence[str] | None = None
 ) -> OpenedTable:
     """Open a table's source; only `columns` are converted where the format needs converting."""
     source, table = _split(source, table)

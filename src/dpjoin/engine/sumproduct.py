@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine import exact as arithmetic
-from dpjoin.engine import matrix_product
-from dpjoin.engine.exact import INT_LIMIT, Exact, count_by, fit, times
+from dpjoin.engine import integers, matrix_product
+from dpjoin.engine.integers import INT_LIMIT, Exact, count_by, fit, times
 from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.spec.workload import IntArray
 
-Variable = Hashable
+Variable = Any
+"""Whatever tells variables apart: a name, or a pair of a kind and a name."""
 Column = NDArray[Any]
 
 CHUNK_PAIRS = 2**22
@@ -91,7 +91,7 @@ def _cells(counts: Counts) -> int:
 
 def total(counts: Counts) -> int:
     """The sum of all counts."""
-    return counts.rows if counts.exact_count is None else arithmetic.total(counts.exact_count)
+    return counts.rows if counts.exact_count is None else integers.total(counts.exact_count)
 
 
 def largest(counts: Counts) -> int:
@@ -156,7 +156,9 @@ def stack(parts: Sequence[Counts], variable: Variable) -> Counts:
 def concatenated(parts: Sequence[Counts]) -> Counts:
     """The rows of all parts, which have the same variables."""
     first = parts[0]
-    ids = [np.concatenate(columns) for columns in zip(*(p.exact_ids for p in parts), strict=True)]
+    # A column's type has room for every number of its variable, so the first part's will do for all.
+    columns = zip(*(p.exact_ids for p in parts), strict=True)
+    ids = [np.concatenate(c, dtype=c[0].dtype, casting="unsafe") for c in columns]
     return _made(first, first.variables, first.sizes, ids, np.concatenate([p.exact_counts for p in parts]))
 
 
@@ -232,12 +234,7 @@ def _unpacked(key: IntArray, sizes: Sequence[int]) -> list[Column]:
 
 
 def multiply(
-    first: Counts,
-    second: Counts,
-    keep: Collection[Variable],
-    *,
-    maximum: bool = False,
-    then: Sequence[Counts] = (),
+    first: Counts, second: Counts, keep: Collection[Variable], *, maximum: bool = False, then: Sequence[Counts] = ()
 ) -> Counts:
     """The natural join of two factors, the variables outside `keep` summed out (or maximised) at once.
 
@@ -261,9 +258,13 @@ def multiply(
     return replace(result, tables=tables)
 
 
-def _onto(counts: Counts, keep: Collection[Variable], *, maximum: bool) -> Counts:
+def _onto(counts: Counts, keep: Collection[Variable], *, maximum: bool, memo: Memo | None = None) -> Counts:
+    """The factor without the variables that are not kept."""
     variables = [v for v in counts.variables if v in keep]
-    return counts if len(variables) == len(counts.variables) else project(counts, variables, maximum=maximum)
+    if len(variables) == len(counts.variables):
+        return counts
+    compute = partial(project, counts, variables, maximum=maximum)
+    return compute() if memo is None else memo.get(counts.tables, variables, compute)
 
 
 def _weighed(counts: Counts, weights: Counts) -> Counts:
@@ -341,10 +342,8 @@ def _contracted(first: Counts, second: Counts, keep: Collection[Variable]) -> Co
         CountMatrix(key, f.exact_counts, (_mixed(f.ids(variables), widths, f.rows),), (math.prod(widths),))
         for f, key, variables, widths in zip((first, second), keys, kept, sizes, strict=True)
     )
-    degrees = [
-        count_by(m.exact_key, m.exact_count, size, bound=arithmetic.total(m.exact_counts)) for m in (left, right)
-    ]
-    join_size = arithmetic.total(times(*degrees))
+    degrees = [count_by(m.exact_key, m.exact_count, size, bound=integers.total(m.exact_counts)) for m in (left, right)]
+    join_size = integers.total(times(*degrees))
     exact = matrix_product.product(left, right, size, join_size=join_size).reshape(-1)
     present = np.flatnonzero(exact)
     every = (*sizes[0], *sizes[1])
@@ -411,7 +410,9 @@ def eliminate(
     memo = None if maximum else memo
     left = list(factors)
     while True:
-        left = [_narrowed(f, left[:i] + left[i + 1 :], keep, maximum=maximum, memo=memo) for i, f in enumerate(left)]
+        for i, factor in enumerate(left):
+            needed = {*keep, *(v for j, f in enumerate(left) if j != i for v in f.variables)}
+            left[i] = _onto(factor, needed, maximum=maximum, memo=memo)
         pair = _contained(left) or (_cheapest(left, keep) if len(left) > until else None)
         if pair is None:
             return left
@@ -424,18 +425,6 @@ def eliminate(
         tables = first.tables.union(second.tables, *(f.tables for f in then))
         compute = partial(multiply, first, second, variables, maximum=maximum, then=then)
         left.append(compute() if memo is None else memo.get(tables, variables, compute))
-
-
-def _narrowed(
-    factor: Counts, others: Sequence[Counts], keep: Collection[Variable], *, maximum: bool, memo: Memo | None
-) -> Counts:
-    """The factor without the variables that nothing else needs."""
-    wanted = {*keep, *(v for f in others for v in f.variables)}
-    variables = [v for v in factor.variables if v in wanted]
-    if len(variables) == len(factor.variables):
-        return factor
-    compute = partial(project, factor, variables, maximum=maximum)
-    return compute() if memo is None else memo.get(factor.tables, variables, compute)
 
 
 def _contained(factors: Sequence[Counts]) -> tuple[int, int] | None:
@@ -529,4 +518,4 @@ def _reach(counts: Counts, partner: Counts, keep: Collection[Variable]) -> tuple
     counts, weight = some_rows(counts, hit), weight[hit]
     (group,), groups = numbered([counts], [v for v in counts.variables if v in keep])
     weighed = times(counts.exact_counts, weight)
-    return counts, group, count_by(group, weighed, groups, bound=arithmetic.total(weighed))
+    return counts, group, count_by(group, weighed, groups, bound=integers.total(weighed))

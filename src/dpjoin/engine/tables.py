@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpjoin.engine import matrix_product, sumproduct
 from dpjoin.engine.answers import products_bound
 from dpjoin.engine.checks import joins_of
-from dpjoin.engine.exact import FLOAT_LIMIT, Exact, count_by, fit, times
+from dpjoin.engine.integers import FLOAT_LIMIT, Exact, count_by, fit, times
 from dpjoin.engine.interface import Clip, ExactDegrees, RowWeights, Rules, Scope, Value
 from dpjoin.engine.join_keys import CODE, KEY, JoinValues
 from dpjoin.engine.matrix_product import CountMatrix
@@ -61,7 +61,7 @@ class TableCounts:
         if self._by_key is not None:
             return self._by_key()
         rows = self.exact_rows
-        return sumproduct.project(rows, [v for v in rows.variables if isinstance(v, tuple) and v[0] == KEY])
+        return sumproduct.project(rows, [v for v in rows.variables if v[0] == KEY])
 
 
 class Tables:
@@ -80,29 +80,38 @@ class Tables:
 
     def capped(self, schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Tables:
         """The rows within the caps, of each table by itself."""
-        changed = {}
-        for name, bounds in caps.items():
-            if bounds:
-                limit = min(b.limit for b in bounds)
-                rows = partial(self._exact_within, name, tuple(bounds))
-                degree = partial(np.minimum, limit)
-                changed[name] = self._changed(name, rows, [b.attributes for b in bounds], degree)
-        return self._with(schema, changed)
 
-    def weighted(self, fades: Mapping[str, RowWeights]) -> Tables:
+        def within(name: str, bounds: Sequence[DegreeBound]) -> TableCounts:
+            joins, limit = joins_of(schema, name), min(b.limit for b in bounds)
+            return self._changed(
+                name,
+                [b.attributes for b in bounds],
+                lambda rows: self._exact_values.capped(rows, joins, bounds),
+                lambda degree: np.minimum(degree, limit),
+            )
+
+        return self._with(schema, {name: within(name, tuple(bounds)) for name, bounds in caps.items() if bounds})
+
+    def weighted(self, weightings: Mapping[str, RowWeights]) -> Tables:
         """Every row as often as its weight says."""
-        changed = {}
-        for name, fade in fades.items():
-            rows = partial(self._exact_faded, name, fade)
-            changed[name] = self._changed(name, rows, [fade.attributes], partial(_faded_degree, fade))
-        return self._with(self._schema, changed)
+
+        def weighed(name: str, weighting: RowWeights) -> TableCounts:
+            return self._changed(
+                name,
+                [weighting.attributes],
+                lambda rows: self._exact_values.weighted(rows, weighting),
+                lambda degree: degree * weighting.of(degree),
+            )
+
+        return self._with(self._schema, {name: weighed(name, weighting) for name, weighting in weightings.items()})
 
     def clipped(self, name: str, clip: Clip) -> Tables:
         """Every row of a table as often as its owner's weight says, and so every join result of the owner."""
-        return self._with(self._schema, {name: TableCounts(partial(self._exact_clipped, name, clip))})
 
-    def _exact_clipped(self, name: str, clip: Clip) -> Counts:
-        return self._exact_values.clipped(self._exact_rows(name), self._exact_owners(clip.owner), clip)
+        def weighed() -> Counts:
+            return self._exact_values.clipped(self._exact_rows(name), self._exact_owners(clip.owner), clip)
+
+        return self._with(self._schema, {name: TableCounts(weighed)})
 
     def exact_results(self, by: Scope) -> ExactDegrees:
         return self._exact_values.degrees([self._exact_owners(by)], by, ())
@@ -119,27 +128,23 @@ class Tables:
         return Tables(schema, {**self._exact_counts, **some}, self._exact_values)
 
     def _changed(
-        self, name: str, rows: Callable[[], Counts], by: Iterable[Scope], degree: Callable[[Exact], Exact]
+        self,
+        name: str,
+        by: Iterable[Scope],
+        of_rows: Callable[[Counts], Counts],
+        of_degrees: Callable[[Exact], Exact],
     ) -> TableCounts:
         """A table of which some rows go or count less, by the degrees of their values of some attributes.
 
-        Where these are all of its join attributes, `degree` says what is left of a degree, and its rows can wait.
+        Where these are all of its join attributes, it is enough for many answers to know what is left of the degrees.
         """
-        joins = set(joins_of(self._schema, name))
-        if any(set(attributes) != joins for attributes in by):
-            return TableCounts(rows)
+        whole, joins = self._exact_counts[name], set(joins_of(self._schema, name))
 
         def by_key() -> Counts:
-            whole = self._exact_counts[name].exact_by_key
-            return sumproduct.counted(whole, degree(whole.exact_counts))
+            return sumproduct.counted(whole.exact_by_key, of_degrees(whole.exact_by_key.exact_counts))
 
-        return TableCounts(rows, by_key)
-
-    def _exact_within(self, name: str, bounds: Sequence[DegreeBound]) -> Counts:
-        return self._exact_values.capped(self._exact_rows(name), joins_of(self._schema, name), bounds)
-
-    def _exact_faded(self, name: str, fade: RowWeights) -> Counts:
-        return self._exact_values.weighted(self._exact_rows(name), fade)
+        by_degree = all(set(attributes) == joins for attributes in by)
+        return TableCounts(lambda: of_rows(whole.exact_rows), by_key if by_degree else None)
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = [self._exact_values.satisfying(self._exact_rows(name), r) for name, r in rules.items()]
@@ -377,10 +382,6 @@ class Tables:
         left, right, keys = matrices
         bound = products_bound(group, self.exact_size)
         return matrix_product.products_over_keys(left, parts[0][1], right, parts[1][1], keys, bound=bound)
-
-
-def _faded_degree(fade: RowWeights, degree: Exact) -> Exact:
-    return degree * fade.of(degree)
 
 
 def _rectangles(pairs: Sequence[tuple[Scope, Scope]]) -> list[tuple[list[Scope], list[Scope]]]:
