@@ -23,10 +23,14 @@ PLACEHOLDER = "..."
 Attributes = Callable[[Table, Sequence[str]], tuple[str, ...]]
 """Which of the declared attributes a table has whose section lists none."""
 
+ROW = "row"
+"""The unit of privacy where every row is protected by itself."""
+OWNED = ("owner", "owner_via", "owners", "max_rows")
+"""What a table says about whose its rows are."""
 KEYS = {
-    "privacy": ("epsilon", "delta"),
+    "privacy": ("epsilon", "delta", "unit", "max_results"),
     "release": ("method", "profile"),
-    "tables": ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds"),
+    "tables": ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds", *OWNED),
     "attributes": ("values", "range", "bins", "key", "other"),
     "workload": ("marginals", "prefixes", "ranges", "sums", "products", "queries", "groups", "important"),
 }
@@ -41,8 +45,10 @@ def schema_from_dict(data: Mapping[str, Any], attributes_of: Attributes | None =
     tables = section(data, "tables", required=True)
     _check_filled(declared)
     attributes = tuple(_attribute(name, section(declared, name, "attributes.")) for name in declared)
-    found = [_table(name, section(tables, name, "tables."), list(declared), attributes_of) for name in tables]
-    return Schema(tuple(found), attributes)
+    privacy = section(data, "privacy")
+    unit = _unit(privacy.get("unit", ROW), list(declared))
+    found = [_table(name, section(tables, name, "tables."), list(declared), attributes_of, unit) for name in tables]
+    return Schema(tuple(found), attributes, unit, _limit(privacy, "max_results", "privacy."))
 
 
 def schema_to_dict(schema: Schema) -> dict[str, Any]:
@@ -52,6 +58,8 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         optional = {"source": t.source, "table": t.source_table, "columns": dict(t.columns)}
         tables[t.name] = {"attributes": list(t.attributes)} | {key: v for key, v in optional.items() if v}
         tables[t.name] |= {} if t.private else {"private": False}
+        owned = {"owner": list(t.owner), "owner_via": t.owner_via, "owners": t.owners}
+        tables[t.name] |= {key: v for key, v in owned.items() if v}
         if t.bounds:
             limits = {", ".join(b.attributes): b.limit for b in t.bounds}
             tables[t.name] |= {"max_degree": limits, "bounds": "enforce" if t.enforce else "assume"}
@@ -61,7 +69,9 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         lists = {"values": a.values, "range": a.range, "bins": bins}
         attributes[a.name] = {key: list(v) for key, v in lists.items() if v is not None}
         attributes[a.name] |= {key: True for key in ("key", "other") if getattr(a, key)}
-    return {"tables": tables, "attributes": attributes}
+    asked = {"unit": list(schema.unit), "max_results": schema.max_results}
+    privacy = {key: value for key, value in asked.items() if value}
+    return {"tables": tables, "attributes": attributes} | ({"privacy": privacy} if privacy else {})
 
 
 def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
@@ -116,9 +126,12 @@ def _attribute(name: str, body: Mapping[str, Any]) -> Attribute:
         return Attribute(name=name, **read)
 
 
-def _table(name: str, body: Mapping[str, Any], declared: Sequence[str], attributes_of: Attributes | None) -> Table:
+def _table(
+    name: str, body: Mapping[str, Any], declared: Sequence[str], attributes_of: Attributes | None, unit: tuple[str, ...]
+) -> Table:
     where = f"tables.{name}."
     check_keys(body, KEYS["tables"], where)
+    body = _owned(body, declared, unit, where)
     columns = body.get("columns", {})
     if not isinstance(columns, Mapping) or not all(isinstance(c, str) for c in columns.values()):
         raise SpecError(f'{where}columns ({columns!r}) must map attributes to column names, like {{ origin = "org" }}')
@@ -136,10 +149,58 @@ def _table(name: str, body: Mapping[str, Any], declared: Sequence[str], attribut
             source_table=body.get("table"),
             bounds=_bounds(body, where),
             enforce=bounds == "enforce",
+            owner=_names(body.get("owner", []), "owner"),
+            owner_via=body.get("owner_via"),
+            owners=_limit(body, "owners", where),
         )
     if "attributes" in body or attributes_of is None:
         return described
     return replace(described, attributes=attributes_of(described, declared))
+
+
+def _unit(unit: object, declared: Sequence[str]) -> tuple[str, ...]:
+    """The attributes that name who is protected; none for single rows."""
+    if unit == ROW:
+        return ()
+    if not unit:
+        raise SpecError(f"privacy.unit ({unit!r}) must be an attribute, or {ROW!r}; name who is protected")
+    found = _names([unit] if isinstance(unit, str) else unit, "privacy.unit")
+    for name in found:
+        if name not in declared:
+            raise SpecError(f"privacy.unit ({name!r}) must be an attribute, or {ROW!r}; {suggest(name, declared)}")
+    return found
+
+
+def _owned(body: Mapping[str, Any], declared: Sequence[str], unit: tuple[str, ...], where: str) -> Mapping[str, Any]:
+    """A table's section with `owner` and `max_rows` in plain terms.
+
+    An owner that is no attribute is a column: the table has the unit's attribute from there. So many rows of an owner
+    are a bound by its attributes.
+    """
+    found = dict(body)
+    for key in OWNED:
+        if key in body and not unit:
+            raise SpecError(f"{where}{key} is about persons; set privacy.unit to an attribute, or remove it")
+    owner = _names([found["owner"]] if isinstance(found.get("owner"), str) else found.get("owner", []), f"{where}owner")
+    if owner and not set(owner) <= set(declared):
+        if len(owner) != len(unit):
+            raise SpecError(f"{where}owner ({', '.join(owner)}) must name a column for each of {', '.join(unit)}")
+        found["columns"] = {**found.get("columns", {}), **dict(zip(unit, owner, strict=True))}
+        if isinstance(found.get("attributes"), list):
+            found["attributes"] = [*found["attributes"], *(a for a in unit if a not in found["attributes"])]
+        owner = ()
+    found["owner"] = [] if owner == unit else list(owner)
+    if (most := _limit(found, "max_rows", where)) is not None:
+        named = ", ".join(found["owner"] or unit)
+        found["max_degree"] = {**found.get("max_degree", {}), named: most}
+    return found
+
+
+def _limit(body: Mapping[str, Any], key: str, where: str) -> int | None:
+    found = body.get(key)
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 1):
+        raise SpecError(f"{where}{key} ({found!r}) must be a whole number, at least 1")
+    return found
 
 
 def _bounds(body: Mapping[str, Any], where: str) -> tuple[DegreeBound, ...]:

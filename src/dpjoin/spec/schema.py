@@ -270,9 +270,13 @@ class Schema:
     attributes: tuple[Attribute, ...]
     unit: tuple[str, ...] = ()
     """Whose rows are protected together: the attributes that name an owner; none where every row is by itself."""
+    max_results: int | None = None
+    """At most about so many join results of an owner count; None: a noisy histogram of owners decides."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", names(self.unit, "the unit of privacy"))
+        most = self.max_results
+        object.__setattr__(self, "max_results", most if most is None else whole(most, "max_results", least=1))
         tables, attributes = items(self.tables, "tables"), items(self.attributes, "attributes")
         object.__setattr__(self, "tables", tuple(instance(t, Table, "a table of the schema") for t in tables))
         declared = tuple(instance(a, Attribute, "an attribute of the schema") for a in attributes)

@@ -82,11 +82,11 @@ class Spec:
         privacy, release = section(data, "privacy", required=True), section(data, "release")
         check_keys(privacy, KEYS["privacy"], "privacy.")
         check_keys(release, KEYS["release"], "release.")
-        for key in KEYS["privacy"]:
+        for key in ("epsilon", "delta"):
             if key not in privacy:
                 raise SpecError(f"privacy.{key} is missing; add it, for example epsilon = 1.0 and delta = 1e-6")
         with under("privacy."):
-            epsilon, delta = (float(number(privacy[key], key)) for key in KEYS["privacy"])
+            epsilon, delta = (float(number(privacy[key], key)) for key in ("epsilon", "delta"))
             budget = Budget(epsilon=epsilon, delta=delta)
         schema = schema_from_dict(data, lambda table, declared: _attributes_by_column(table, declared, folder))
         for table in schema.tables:
@@ -98,10 +98,11 @@ class Spec:
         """The spec as TOML text; reading it back gives an equal spec."""
         import tomli_w
 
+        schema = schema_to_dict(self.schema)
         document: dict[str, Any] = {
-            "privacy": {"epsilon": self.budget.epsilon, "delta": self.budget.delta},
+            "privacy": {"epsilon": self.budget.epsilon, "delta": self.budget.delta, **schema.pop("privacy", {})},
             "release": {"method": self.method, "profile": self.profile},
-            **schema_to_dict(self.schema),
+            **schema,
             "workload": workload_to_dict(self.workload),
         }
         return tomli_w.dumps(document)
