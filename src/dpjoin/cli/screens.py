@@ -25,6 +25,7 @@ from dpjoin.model.union import Union
 from dpjoin.privacy.degree_bounds import churn
 from dpjoin.released.query import Answers
 from dpjoin.released.release import Release
+from dpjoin.spec.persons import protects
 from dpjoin.spec.workload import Workload
 
 WIDTH = 100
@@ -196,7 +197,7 @@ def show_release(release: Release, folder: str) -> None:
     facts = {
         "released": f"{folder}/ (safe to publish)",
         "guarantee": f"({release.budget.epsilon:g}, {release.budget.delta:g})-differential privacy",
-        "protects": "one row added to or removed from one private table",
+        "protects": protects(release.schema),
         "method": _method_words(release),
         "join size": f"{release.join_size:,} (noisy)",
         "sensitivity": _sensitivity_words(release),

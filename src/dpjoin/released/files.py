@@ -25,10 +25,10 @@ from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import GAUSSIAN, ZERO_CONCENTRATED, Budget
-from dpjoin.privacy.ledger import Ledger
 from dpjoin.released.ledger_json import ledger_from_json, ledger_to_json
 from dpjoin.released.release import Release
-from dpjoin.spec.plain import schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
+from dpjoin.spec.persons import describe_owners, protects
+from dpjoin.spec.plain import ROW, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
 from dpjoin.spec.schema import describe_bounds
 from dpjoin.spec.workload import group_to_json, products_from_json
 
@@ -37,7 +37,6 @@ FORMAT, UNION_FORMAT, FACTORED_FORMAT = 1, 2, 3
 models that add up or are joined, and cells known to be empty. The third is for a model on a junction tree."""
 
 ASSUMPTIONS = (
-    "Neighbouring inputs differ by one row added to or removed from one private table.",
     "The spec (schema, domains, workload, budget) was written without looking at the private rows.",
     "Each private table comes from its own source: one row is in one table.",
     "Running time and memory are not hidden.",
@@ -109,8 +108,13 @@ def manifest_of(release: Release) -> dict[str, Any]:
     return {
         "dpjoin": __version__,
         "format": _format(model),
-        "guarantee": guarantee(release.budget, release.ledger),
-        "assumptions": [*ASSUMPTIONS, *describe_bounds(release.schema)],
+        "guarantee": guarantee(release),
+        "assumptions": [
+            f"Neighbouring inputs differ by {protects(release.schema)}.",
+            *ASSUMPTIONS,
+            *describe_owners(release.schema),
+            *describe_bounds(release.schema),
+        ],
         "method": release.method,
         "profile": release.profile,
         "facts": dict(release.facts),
@@ -122,8 +126,9 @@ def manifest_of(release: Release) -> dict[str, Any]:
     }
 
 
-def guarantee(budget: Budget, ledger: Ledger) -> dict[str, Any]:
+def guarantee(release: Release) -> dict[str, Any]:
     """What is promised, and what the ledger adds up to."""
+    budget, ledger = release.budget, release.ledger
     spent: dict[str, Any] = {"composition": ledger.composition}
     if ledger.composition in (ZERO_CONCENTRATED.name, GAUSSIAN.name):
         spent |= {"rho": str(ledger.rho), "truncation_delta": str(ledger.delta)}
@@ -135,7 +140,8 @@ def guarantee(budget: Budget, ledger: Ledger) -> dict[str, Any]:
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "definition": "(epsilon, delta)-differential privacy",
-        "neighbours": "one row added to or removed from one private table",
+        "unit": list(release.schema.unit) or ROW,
+        "neighbours": protects(release.schema),
         "spent": spent,
     }
 

@@ -54,6 +54,8 @@ class Release:
 
     def __post_init__(self) -> None:
         self.ledger.check_within(self.budget)
+        if self.ledger.owner != self.schema.unit:
+            raise BudgetError("a ledger must be of the unit that its schema protects")
 
     def __repr__(self) -> str:
         budget = f"epsilon={self.budget.epsilon:g}, delta={self.budget.delta:g}"

@@ -100,5 +100,20 @@ def protects(schema: Schema) -> str:
     """Who is protected, in words."""
     if not schema.unit:
         return "one row added to or removed from one private table"
-    tables = ", ".join(schema.private_tables)
-    return f"one {' and '.join(schema.unit)} with all rows in {tables}"
+    tables = [t.name for t in schema.tables if t.private and t.owners is None]
+    met = [f", or one row of {t.name}" for t in schema.tables if t.private and t.owners is not None]
+    return f"one {' and '.join(schema.unit)} with all rows in {', '.join(tables)}{''.join(met)}"
+
+
+def describe_owners(schema: Schema) -> list[str]:
+    """What the guarantee for persons rests on, and does not say, in words."""
+    if not schema.unit:
+        return []
+    unit = " and ".join(schema.unit)
+    told = [f"Rows without {unit} are left out. Persons who occur in other columns than {unit} are not protected."]
+    for table in schema.tables:
+        if table.private and table.owner_via:
+            told.append(f"A row of {table.name} belongs to the {unit} of its {table.owner_via}.")
+        if table.private and table.owners is not None:
+            told.append(f"One row of {table.name} meets at most {table.owners} different {unit}.")
+    return told
