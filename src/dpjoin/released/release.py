@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpjoin.errors import ReleaseError, suggest
+from dpjoin.errors import BudgetError, ReleaseError, suggest
 from dpjoin.model.averages import average_half_widths, averages
 from dpjoin.model.joined import Joined
 from dpjoin.model.junction import TooLargeError
