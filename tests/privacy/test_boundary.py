@@ -23,7 +23,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.engine import spill
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.interface import Labels, RowWeights
+from dpjoin.engine.interface import Clip, Labels, RowWeights
 from dpjoin.privacy import accounting as budgets
 from dpjoin.privacy.accounting import Accountant, Approximate, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
@@ -457,6 +457,15 @@ def targets() -> dict[str, Callable[[Any], Any]]:
         "Table.columns": lambda v: dj.Table(name="r", attributes=("k",), columns=v),
         "Table.private": lambda v: dj.Table(name="r", attributes=("k",), private=v),
         "Table.bounds": lambda v: dj.Table(name="r", attributes=("k",), bounds=v),
+        "Table.owner": lambda v: dj.Table(name="r", attributes=("k",), owner=v),
+        "Table.owner_via": lambda v: dj.Table(name="r", attributes=("k",), owner_via=v),
+        "Table.owners": lambda v: dj.Table(name="r", attributes=("k",), owners=v),
+        "Schema.unit": lambda v: dj.Schema(PAIR.tables, PAIR.attributes, v),
+        "Schema.max_results": lambda v: dj.Schema(PAIR.tables, PAIR.attributes, ("k",), v),
+        "Clip.owner": lambda v: Clip(owner=v, limit=1),
+        "Clip.limit": lambda v: Clip(owner=("k",), limit=v),
+        "Clip.full": lambda v: Clip(owner=("k",), limit=1, full=v),
+        "Clip.steep": lambda v: Clip(owner=("k",), limit=1, steep=v),
         "Schema.tables": lambda v: dj.Schema(v, PAIR.attributes),
         "Schema.attributes": lambda v: dj.Schema(PAIR.tables, v),
         "Budget.epsilon": lambda v: dj.Budget(epsilon=v, delta=1e-6),
@@ -526,6 +535,11 @@ def targets() -> dict[str, Callable[[Any], Any]]:
     asked("capped bounds", lambda c, v: c.capped({"r": v}))
     asked("weighted weights", lambda c, v: c.weighted(v))
     asked("weighted of one", lambda c, v: c.weighted({"r": v}))
+    asked("clipped", lambda c, v: c.clipped(v))
+    asked("noisy_owners owner", lambda c, v: c.noisy_owners(v, [1, 2], cost))
+    asked("noisy_owners edges", lambda c, v: c.noisy_owners(("k",), v, cost))
+    asked("noisy_owners edge", lambda c, v: c.noisy_owners(("k",), [v], cost))
+    asked("noisy_owners cost", lambda c, v: c.noisy_owners(("k",), [1, 2], v))
     asked("labels name", lambda c, v: c.labels(v, [], {}, attributes=("k",)))
     asked("labels degrees", lambda c, v: c.labels("l", v, {}))
     asked("labels buckets", lambda c, v: c.labels("l", [], v, attributes=("k",)))
