@@ -6,6 +6,7 @@ price exceeds the cost. Only the gate draws from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -101,7 +102,7 @@ class Mechanism:
 
     law: Law
     cost: Cost
-    moves: int
+    moves: int | Fraction
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,8 @@ class Choice:
 class Move:
     """How far one row moves an answer, in l2 and in l1; for a single number they are the same."""
 
-    euclidean: int
+    euclidean: int | Fraction
     absolute: int
-    square: int | None = None
-    """Of the euclidean one, where that is no whole number."""
 
 
 def hiding(
@@ -138,15 +137,15 @@ def hiding(
     """
     move = Move(move, move) if isinstance(move, int) else move
     l2, l1 = max(1, move.euclidean), max(1, move.absolute)
-    square = l2**2 if move.square is None else move.square
     if isinstance(cost, Concentrated) and not is_laplace(cost):
         if composition is None:
             raise BudgetError("a Concentrated cost needs the concentrated accountant; use Approximate or Pure")
-        variance = composition.variance(square if half_width is None else l2**2, cost.rho)
         if half_width is None:
-            return Mechanism(DiscreteGaussian(variance), cost, l2)
-        price = partial(composition.truncation_delta, cost.rho, half_width, moves=l2)
-        return _affordable(Mechanism(TruncatedGaussian(variance, half_width), cost, l2), cost.delta, price)
+            return Mechanism(DiscreteGaussian(composition.variance(l2**2, cost.rho)), cost, l2)
+        whole = math.ceil(l2)
+        variance = composition.variance(whole**2, cost.rho)
+        price = partial(composition.truncation_delta, cost.rho, half_width, moves=whole)
+        return _affordable(Mechanism(TruncatedGaussian(variance, half_width), cost, whole), cost.delta, price)
     if not cost.epsilon or (isinstance(cost, Approximate) and not 0 < cost.delta < 1):
         raise BudgetError("Laplace noise must have some epsilon, and a delta if it is one-sided; nothing was drawn")
     scale = l1 / cost.epsilon
