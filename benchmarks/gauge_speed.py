@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.privacy.gauge import Boundaries, ls_gauge, residual_level, star
-from dpjoin.privacy.residual import proper_subsets
+from dpjoin.privacy.gauge import ls_gauge
+from dpjoin.privacy.residual import Boundaries, proper_subsets, residual_level, star
 from report import markdown_table, number
 
 NAMES = tuple("123456")

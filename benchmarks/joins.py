@@ -19,7 +19,8 @@ import dpjoin as dj
 from baselines import Elastic, PerTable, elastic_beta, elastic_gaussian, mean_total_variation, whole_rho
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.privacy.degree_bounds import subsets
-from dpjoin.privacy.gauge import Boundaries, gauge_bound, local_sensitivity, ls_gauge, residual_sensitivity, t_gauge
+from dpjoin.privacy.gauge import gauge_bound, ls_gauge, t_gauge
+from dpjoin.privacy.residual import Boundaries, local_sensitivity, residual_sensitivity
 from dpjoin.spec.schema import DegreeBound
 from queries import DATA
 from report import command, markdown_table, number, peak_mb, versions, write

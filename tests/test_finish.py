@@ -18,6 +18,7 @@ from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import after_a_look
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
+from dpjoin.measure.composition import with_laplace_options, without_choices
 from dpjoin.measure.progress import silent
 from dpjoin.measure.ranks import both_looks
 from dpjoin.measure.totals import NoisyTotal
@@ -68,8 +69,8 @@ def limit_of(accountant: Accountant) -> Concentrated:
 
 
 def test_an_exchange_leaves_what_its_own_part_of_delta_buys() -> None:
-    budget = BUDGET.without_choices()
-    accountant = accountant_of(Split(budget=budget.with_options([Fraction(3, 4)])))
+    budget = without_choices(BUDGET)
+    accountant = accountant_of(Split(budget=with_laplace_options(budget, [Fraction(3, 4)])))
     whole, part = budget.composition, BUDGET.exact.delta * OPTION_SHARE
     assert limit_of(accountant).rho == whole.largest_rho(epsilon=Fraction(1), delta=BUDGET.exact.delta - part)
     before = whole.largest_rho(epsilon=Fraction(1, 4), delta=part)
@@ -90,7 +91,7 @@ def test_an_exchange_leaves_what_its_own_part_of_delta_buys() -> None:
 
 
 def test_it_is_too_late_once_more_is_spent() -> None:
-    accountant = accountant_of(Split(budget=BUDGET.with_options([Fraction(3, 4)])))
+    accountant = accountant_of(Split(budget=with_laplace_options(BUDGET, [Fraction(3, 4)])))
     assert accountant.offer is not None
     accountant.spend(Concentrated(accountant.offer.rho * Fraction(101, 100)))
     assert accountant.offer is None
@@ -100,10 +101,10 @@ def test_it_is_too_late_once_more_is_spent() -> None:
 
 
 def test_of_several_options_the_best_that_is_left_is_taken() -> None:
-    budget = BUDGET.with_options([Fraction(9, 10), Fraction(1, 2)])
+    budget = with_laplace_options(BUDGET, [Fraction(9, 10), Fraction(1, 2)])
     early, late = accountant_of(Split(budget=budget)).options
     assert early.rho < late.rho
-    assert budget.rho() < BUDGET.with_options([Fraction(1, 2)]).rho() < BUDGET.rho()
+    assert budget.rho() < with_laplace_options(BUDGET, [Fraction(1, 2)]).rho() < BUDGET.rho()
     for spent, taken in ((early.rho, early), (early.rho * Fraction(101, 100), late), (late.rho, late)):
         accountant = accountant_of(Split(budget=budget))
         accountant.spend(Concentrated(spent))
@@ -123,15 +124,15 @@ def test_options_are_a_part_of_epsilon(options: tuple[Fraction, ...]) -> None:
 @pytest.mark.parametrize("delta", [1e-15, 1e-6, 0.1])
 def test_options_serve_every_budget_or_are_not_there(epsilon: float, delta: float) -> None:
     """Whatever the budget, there is an accountant; what an exchange leaves is less than there was."""
-    for budget in (Budget(epsilon=epsilon, delta=delta), Budget(epsilon=epsilon, delta=delta).without_choices()):
-        accountant = accountant_of(Split(budget=budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE))))
+    for budget in (Budget(epsilon=epsilon, delta=delta), without_choices(Budget(epsilon=epsilon, delta=delta))):
+        accountant = accountant_of(Split(budget=with_laplace_options(budget, (AT_ONCE_SHARE, LAPLACE_SHARE))))
         assert all(0 < option.rho < limit_of(accountant).rho for option in accountant.options)
 
 
 def test_only_the_whole_instance_exchanges() -> None:
     schema = declared("two")
     engine = BruteEngine(schema, {t.name: [] for t in schema.tables})
-    curator = Curator(engine, Split(budget=BUDGET.with_options([Fraction(3, 4)])))
+    curator = Curator(engine, Split(budget=with_laplace_options(BUDGET, [Fraction(3, 4)])))
     names = [t.name for t in schema.tables]
     (part, *_) = curator.restrict(
         "tables", {n: OneTable(n, schema.table(n).attributes) for n in names}, [Concentrated(Fraction(1, 10**4))] * 2
@@ -152,7 +153,7 @@ def test_without_an_option_there_is_no_exchange() -> None:
     with pytest.raises(BudgetError):
         accountant.exchange()
     small = Budget(epsilon=0.003, delta=1e-9)
-    assert small.with_options([Fraction(3, 4)]) is small, "the rest would buy nothing"
+    assert with_laplace_options(small, [Fraction(3, 4)]) is small, "the rest would buy nothing"
 
 
 # Replay --------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.ranks import degree_sequence
 from dpjoin.methods.capped import cap_attributes
 from dpjoin.privacy.degree_bounds import degree_caps, degree_factors, subsets
-from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound, star
+from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.parts import Question
+from dpjoin.privacy.residual import Boundaries, star
 from dpjoin.spec.schema import DegreeBound
 from support.auto import declared, even_tables
 from support.capped import ranks_of

@@ -15,6 +15,7 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.engine.duck import DuckEngine
+from dpjoin.measure.composition import without_choices
 from dpjoin.privacy.accounting import OPTION_SHARE, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Ledger
@@ -90,7 +91,7 @@ def test_a_saved_ledger_adds_up_to_the_request(
 def test_a_reader_can_add_up_an_exchange(way: str) -> None:
     """The file says which exchanges there might have been, which one was, and what delta each case had."""
     schema, asked = _schema(), dj.Budget(epsilon=1.0, delta=1e-6)
-    budget = replace(asked.without_choices(), options=(Fraction(9, 10), Fraction(3, 4)))
+    budget = replace(without_choices(asked), options=(Fraction(9, 10), Fraction(3, 4)))
     curator = Curator(
         DuckEngine(schema, _tables(np.random.default_rng(0)), attributes=("a", "b")), Split(budget=budget)
     )
@@ -145,7 +146,7 @@ def test_choices_add_up_otherwise() -> None:
     assert ledger_violations(release.ledger, asked) == []
 
     engine = DuckEngine(schema, _tables(rng), attributes=workload.attributes)
-    split = Split(budget=asked.without_choices(), truncation_delta=Fraction(1, 10**7))
+    split = Split(budget=without_choices(asked), truncation_delta=Fraction(1, 10**7))
     curator, group = Curator(engine, split), workload.groups[0]
     bound = curator.sensitivity_bound(Concentrated(Fraction(1, 1000), Fraction(1, 10**7)), half_width=200)
     before = curator.rho_left

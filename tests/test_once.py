@@ -19,6 +19,7 @@ from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import as_one_shares, at_once
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
+from dpjoin.measure.composition import without_choices
 from dpjoin.measure.laplace import (
     GRID,
     ByValue,
@@ -206,7 +207,7 @@ def test_noise_of_both_kinds_is_within_the_request() -> None:
     from dp_accounting.pld import PLDAccountant
 
     for laplace in (Fraction(1, 4), Fraction(3, 4)):
-        budget = replace(BUDGET, laplace=laplace).without_choices()
+        budget = without_choices(replace(BUDGET, laplace=laplace))
         accountant = PLDAccountant(value_discretization_interval=1e-4)
         accountant.compose(dp_event.LaplaceDpEvent(float(1 / laplace)))
         accountant.compose(dp_event.GaussianDpEvent(float(budget.composition.variance(1, budget.rho())) ** 0.5))
@@ -228,7 +229,7 @@ def test_few_marginals_get_laplace_noise() -> None:
     for columns, few in ((1, True), (2, True), (4, True), (6, False), (12, False)):
         schema = schema_of(columns, 4)
         workload = dj.Workload.marginals(schema, [1, 2] if columns > 1 else 1)
-        assert laplace_pays(BUDGET.without_choices(), workload) == few
+        assert laplace_pays(without_choices(BUDGET), workload) == few
         assert bool(at_once(BUDGET, workload).laplace) == few
     products = product_group(schema_of(2, 4), {"t": (("x0",), np.array([[0, 1, 1, 0]]))})
     assert not at_once(BUDGET, dj.Workload(schema_of(2, 4), (products,))).laplace

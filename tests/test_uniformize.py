@@ -206,18 +206,3 @@ def test_a_table_that_a_part_does_not_name_is_charged() -> None:
     before = curator.rho_left
     curator.restrict("parts", parts, [Concentrated(Fraction(1, 1000))] * 2)
     assert before - curator.rho_left == Fraction(2, 1000)
-
-
-def test_rows_pay_by_what_they_can_change() -> None:
-    """With by_table the table of smaller degree pays the whole, the other one its share."""
-    curator, labels = curator_on_two()
-    whole = {t: {labels: 1} for t in "rs"}
-    (part,) = curator.restrict("parts", {"hot": whole}, [Concentrated(Fraction(1, 1000))], by_table=True)
-    bound = part.part_bound()
-    assert bound.shares["s"] == 1
-    assert bound.shares["r"] < 1
-    part.join_size(bound, Concentrated(Fraction(1, 1000)))
-    event = curator.ledger.events[-1]
-    assert event.shares == bound.shares
-    with pytest.raises(BudgetError, match="pays by table"):
-        part.sensitivity_bound(Concentrated(Fraction(1, 10**9), Fraction(1, 10**9)), half_width=10**6)

@@ -8,7 +8,7 @@ one of these functions. They look at the exact type: a subclass may lie in `__eq
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from fractions import Fraction
 from functools import partial
@@ -207,6 +207,12 @@ def _is_float(number: int) -> bool:
         return int(float(number)) == number
     except OverflowError:
         return False
+
+
+def settle(value: object, what: str, **checks: Callable[[object, str], object]) -> None:
+    """Put canonical values into fields of a frozen dataclass that is being made. Proof: P-73."""
+    for name, check in checks.items():
+        object.__setattr__(value, name, check(getattr(value, name), f"{what}: {name}"))
 
 
 class Checks:

@@ -14,7 +14,6 @@ from scipy.optimize import minimize_scalar
 
 from dpjoin.privacy.conversion import (
     advanced_composition_epsilon,
-    best_order,
     largest_rho,
     selection_epsilon,
     zcdp_delta,
@@ -96,18 +95,6 @@ def test_conversion_agrees_with_dp_accounting(epsilon: Fraction, delta: Fraction
     assert accountant.get_delta(float(epsilon)) == pytest.approx(float(delta), rel=1e-6)
 
 
-@given(
-    st.fractions(min_value=Fraction(1, 10**8), max_value=20),
-    st.fractions(min_value=Fraction(1, 1000), max_value=50),
-)
-def test_best_order_is_nearly_best(rho: Fraction, epsilon: Fraction) -> None:
-    """No order found by another search beats the returned one noticeably."""
-    order = best_order(rho=rho, epsilon=epsilon)
-    assert order > 1
-    found = log_delta(float(rho), float(epsilon), float(order))
-    assert found <= least_log_delta(float(rho), float(epsilon)) + 1e-5
-
-
 @pytest.mark.parametrize("count", [1, 10, 5000])
 @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "2"])
 def test_advanced_composition_bounds_its_formula(count: int, epsilon: str) -> None:
@@ -136,8 +123,6 @@ def test_parameters_outside_their_range_are_refused() -> None:
         zcdp_delta(rho=one, epsilon=zero, order=Fraction(2))
     with pytest.raises(ValueError, match=r"order \(1\) must be above 1"):
         zcdp_delta(rho=one, epsilon=one, order=one)
-    with pytest.raises(ValueError, match=r"rho \(0\) must be positive"):
-        best_order(rho=zero, epsilon=one)
     with pytest.raises(ValueError, match=r"delta \(1\) must be between 0 and 1"):
         largest_rho(epsilon=one, delta=one)
     with pytest.raises(ValueError, match=r"epsilon \(0\) must be positive"):

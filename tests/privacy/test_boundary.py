@@ -24,6 +24,7 @@ import dpjoin as dj
 from dpjoin.engine import spill
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Clip, Labels, RowWeights
+from dpjoin.measure.half_widths import half_width, one_sided
 from dpjoin.privacy import accounting as budgets
 from dpjoin.privacy.accounting import Accountant, Approximate, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
@@ -149,7 +150,7 @@ def test_a_budget_takes_numpy_numbers() -> None:
 
 def degrees_of(asked: Curator) -> Any:
     question = Question(name="degrees", rules={"r": {}}, by=("k",))
-    cost, width = BUDGET.one_sided(Fraction(1, 100), Fraction(1, 10**7), moves=1)
+    cost, width = one_sided(BUDGET, Fraction(1, 100), Fraction(1, 10**7), moves=1)
     return asked.noisy_degrees("degrees", [question], cost, half_width=width)
 
 
@@ -511,8 +512,8 @@ def targets() -> dict[str, Callable[[Any], Any]]:
 
     def bounded(ask: Callable[[Curator, Any, Any], Any]) -> Callable[[Curator, Any], Any]:
         def with_bound(c: Curator, v: Any) -> Any:
-            half_width = BUDGET.composition.half_width(aside.rho, aside.delta, moves=1)
-            return ask(c, c.sensitivity_bound(aside, half_width=half_width), v)
+            width = half_width(BUDGET.composition, aside.rho, aside.delta, moves=1)
+            return ask(c, c.sensitivity_bound(aside, half_width=width), v)
 
         return with_bound
 
@@ -549,10 +550,8 @@ def targets() -> dict[str, Callable[[Any], Any]]:
     asked("restrict part", lambda c, v: c.restrict("s", {"p": v}, [cost]))
     asked("restrict costs", lambda c, v: c.restrict("s", {"p": {}}, v))
     asked("restrict cost", lambda c, v: c.restrict("s", {"p": {}}, [v]))
-    asked("restrict by_table", lambda c, v: c.restrict("s", {"p": {}}, [cost], by_table=v))
     asked("participation", lambda c, v: c.participation(v))
-    asked("participation of one", lambda c, v: c.participation([v], by_table=True))
-    asked("participation by_table", lambda c, v: c.participation([{}], by_table=v))
+    asked("participation of one", lambda c, v: c.participation([v]))
     asked("reserve_rounds", lambda c, v: c.reserve_rounds(v, Pure(Fraction(1, 100)), Approximate(Fraction(1), 0)))
     asked("public_counts", lambda c, v: c.public_counts(v, ("a",)))
     asked("prepare", lambda c, v: c.prepare(v))

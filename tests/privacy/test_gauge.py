@@ -12,20 +12,16 @@ import numpy as np
 import pytest
 
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.privacy.gauge import (
+from dpjoin.privacy.gauge import gauge, gauge_bound, ls_gauge, t_gauge
+from dpjoin.privacy.residual import (
     Boundaries,
-    gauge,
-    gauge_bound,
     local_sensitivity,
-    local_sensitivity_at,
-    ls_gauge,
+    proper_subsets,
     residual_bound,
     residual_level,
     residual_sensitivity,
     star,
-    t_gauge,
 )
-from dpjoin.privacy.residual import proper_subsets
 from dpjoin.spec.schema import Attribute, Schema, Table
 
 Rows = list[dict[str, object]]
@@ -228,21 +224,6 @@ def largest_move(before: Boundaries, after: Boundaries, measure: Callable[[Bound
 # Tests -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("m", [2, 3, 4])
-@pytest.mark.parametrize("public", [False, True])
-@pytest.mark.parametrize("knowledge", [False, True])
-def test_local_sensitivity_at_is_its_definition(m: int, public: bool, knowledge: bool) -> None:
-    """The search over boxes finds the maximum over all s."""
-    rng = np.random.default_rng(m)
-    for _ in range(12):
-        b = random_boundaries(rng, m, top=6, public=public)
-        b = with_knowledge(rng, b) if knowledge else b
-        for k in (0, 1, 2, 5, 9):
-            assert local_sensitivity_at(b, k) == ls_at_by_loops(b, k)
-        if not knowledge:
-            assert local_sensitivity_at(b, 0) == local_sensitivity(b)
-
-
 @pytest.mark.parametrize("m", [2, 3, 4, 5])
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("knowledge", [False, True])
@@ -303,7 +284,6 @@ def test_six_tables_equal_the_grid(n: int) -> None:
     curve = bound_by_loops(b, 100)
     level = ls_gauge(b)
     assert level == next(z for z in range(70) if all(v <= curve[z + k] for k, v in enumerate(reached)))
-    assert reached[:3] == [local_sensitivity_at(b, k) for k in range(3)]
     for beta in BETAS[1:]:
         expected = max(math.exp(-beta * k) * v for k, v in enumerate(reached))
         assert float(residual_sensitivity(b, beta)) == pytest.approx(expected, rel=1e-12)
@@ -363,7 +343,6 @@ def test_instances_equal_the_definitions(shape: str) -> None:
     schema = schema_of(shape)
     for _ in range(4):
         b = boundaries_of(schema, random_rows(rng, schema))
-        assert [local_sensitivity_at(b, k) for k in range(6)] == [ls_at_by_loops(b, k) for k in range(6)]
         assert t_gauge(b) == t_gauge_by_loops(b, 100)
         assert ls_gauge(b) == ls_gauge_by_loops(b, 20)
 
@@ -458,7 +437,7 @@ def test_worked_numbers(degrees: tuple[int, ...], by_t: int, by_ls: int, hidden:
     assert level is not None
     assert gauge_bound(b, t_gauge(b) + 60) == by_t
     assert gauge_bound(b, level + 60) == by_ls
-    assert local_sensitivity_at(b, 60) == hidden
+    assert ls_at_by_loops(b, 60) == hidden
 
 
 def test_worked_number_with_a_public_table() -> None:
@@ -581,18 +560,3 @@ def test_growth_that_merely_stops_at_a_cap_is_no_gauge() -> None:
     after = boundaries_of(schema, {"R1": many, "R2": [{"B": 0, "C": 0}], "R3": []})
     assert largest_move(before, after, stopped) == 18
     assert largest_move(before, after, gauge) <= 1
-
-
-@pytest.mark.full
-def test_five_and_six_tables_equal_the_loops() -> None:
-    """LŜ^k equals the loops, and RS at beta = 1/13.8 is the largest discounted LŜ^k (five tables) or above it (six)."""
-    rng = np.random.default_rng(100)
-    beta = Fraction(10, 138)
-    for m in (5, 6):
-        b = random_boundaries(rng, m, top=2)
-        assert [local_sensitivity_at(b, k) for k in (1, 4, 8)] == [ls_at_by_loops(b, k) for k in (1, 4, 8)]
-        found = float(residual_sensitivity(b, beta))
-        values = [math.exp(-beta * k) * local_sensitivity_at(b, k) for k in range(0, 14 * (m - 1), 1 if m == 5 else 12)]
-        assert found >= max(values) * (1 - 1e-12)
-        if m == 5:
-            assert found == pytest.approx(max(values), rel=1e-12)

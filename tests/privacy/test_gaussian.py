@@ -14,6 +14,8 @@ from scipy import integrate, special, stats
 
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
+from dpjoin.measure.composition import without_choices
+from dpjoin.measure.half_widths import half_width
 from dpjoin.privacy.accounting import (
     GAUSSIAN,
     ZERO_CONCENTRATED,
@@ -158,14 +160,14 @@ def test_tails_are_paid_for(variance: Fraction, deviations: int) -> None:
 def test_a_budget_chooses_what_buys_more() -> None:
     usual = Budget(epsilon=1.0, delta=1e-6)
     assert usual.composition is ZERO_CONCENTRATED
-    assert usual.without_choices().composition is GAUSSIAN
-    assert usual.without_choices() == usual
-    assert repr(usual.without_choices()) == "Budget(epsilon=1.0, delta=1e-06)"
-    more = Split(budget=usual.without_choices()).rho / Split(budget=usual).rho
+    assert without_choices(usual).composition is GAUSSIAN
+    assert without_choices(usual) == usual
+    assert repr(without_choices(usual)) == "Budget(epsilon=1.0, delta=1e-06)"
+    more = Split(budget=without_choices(usual)).rho / Split(budget=usual).rho
     assert 1.14 < more < 1.16
     # Where noise is small the grain would cost more than Gaussian composition gains; there large deltas have no proof.
     for epsilon, delta in ((20.0, 1e-6), (1.0, 1e-3), (1e-4, 1e-6)):
-        assert Budget(epsilon=epsilon, delta=delta).without_choices().composition is ZERO_CONCENTRATED
+        assert without_choices(Budget(epsilon=epsilon, delta=delta)).composition is ZERO_CONCENTRATED
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (1e-4, 1e-6)])
@@ -203,12 +205,12 @@ def test_too_narrow_truncated_noise_is_refused_for_its_tails_too() -> None:
     )
     rows = {"r": [{"k": 0, "a": 0}], "s": [{"k": 0, "b": 1}]}
     rho = Fraction(1, 1000)
-    variance, narrow = GAUSSIAN.variance(1, rho), GAUSSIAN.half_width(rho, Fraction(1, 10**7), moves=1) - 1
+    variance, narrow = GAUSSIAN.variance(1, rho), half_width(GAUSSIAN, rho, Fraction(1, 10**7), moves=1) - 1
     delta = gaussian_delta(variance=variance, sensitivity=1, half_width=narrow)
     assert GAUSSIAN.truncation_delta(rho, narrow, moves=1) > delta
 
     def curator() -> Curator:
-        budget = Budget(epsilon=1.0, delta=1e-6).without_choices()
+        budget = without_choices(Budget(epsilon=1.0, delta=1e-6))
         return Curator(BruteEngine(schema, rows), Split(budget=budget, truncation_delta=Fraction(1, 10**6) / 2))
 
     made, whole = curator(), curator().rho_left

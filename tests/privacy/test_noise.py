@@ -200,8 +200,7 @@ def test_many_candidates_keep_the_law(margin: Fraction, monkeypatch: pytest.Monk
     monkeypatch.setattr(noise, "_LEVEL_MARGIN", margin)
     scores = np.random.default_rng(4).permutation(60_000) // 20
     rate = Fraction(1, 400)
-    drawn = noise.Choice(scores, rate=rate)
-    sample = scores[[drawn.draw() for _ in range(5_000)]]
+    sample = scores[[noise.exponential_choice(scores, rate=rate) for _ in range(5_000)]]
     law = np.exp(float(rate) * np.arange(3_000))
     expected = 5_000 * np.add.reduceat(law / law.sum(), np.arange(0, 3_000, 100))
     observed = np.add.reduceat(np.bincount(sample, minlength=3_000), np.arange(0, 3_000, 100))
@@ -217,8 +216,7 @@ def test_many_candidates_keep_the_law(margin: Fraction, monkeypatch: pytest.Monk
 def test_equal_candidates_are_chosen_alike() -> None:
     """Seven candidates share the best score; whoever is far behind, on the last level, is never chosen."""
     scores = [10**6 if i % 3 == 0 else i for i in range(20)]
-    drawn = noise.Choice(scores, rate=Fraction(1, 7))
-    counts = np.bincount([drawn.draw() for _ in range(14_000)], minlength=20)
+    counts = np.bincount([noise.exponential_choice(scores, rate=Fraction(1, 7)) for _ in range(14_000)], minlength=20)
     assert not counts[[i for i in range(20) if i % 3]].any()
     assert chi2.sf(((counts[::3] - 2_000) ** 2 / 2_000).sum(), 6) > ALARM
 

@@ -86,16 +86,14 @@ def test_no_value_of_ring_1_can_be_changed() -> None:
     assert found > 20
 
 
-def test_shares_and_listed_degrees_are_copied_and_cannot_be_written() -> None:
-    """Charges rest on shares, and caps on listed degrees."""
-    shares, listed = {"r": Fraction(1, 4)}, {(1,): 50}
-    bound = Bound(3, shares)
+def test_listed_degrees_are_copied_and_cannot_be_written() -> None:
+    """Caps rest on them."""
+    listed = {(1,): 50}
     degrees = NoisyDegrees(Question(name="q", rules={"r": {}}, by=("b",)), 20, listed)
-    shares["r"], listed[(1,)] = Fraction(0), 0
-    assert (bound.shares["r"], degrees.most((1,)), degrees.most((2,))) == (Fraction(1, 4), 50, 20)
-    for kept in (bound.shares, degrees.listed):
-        with pytest.raises(TypeError):
-            kept["r"] = 0  # type: ignore[index]
+    listed[(1,)] = 0
+    assert (degrees.most((1,)), degrees.most((2,))) == (50, 20)
+    with pytest.raises(TypeError):
+        degrees.listed["r"] = 0  # type: ignore[index]
 
 
 def test_names_become_plain_text() -> None:
@@ -207,7 +205,7 @@ def test_one_row_moves_as_much_as_it_pushes_out(limits: tuple[tuple[str, int], .
 
 def test_in_a_part_rows_that_come_and_go_add_up() -> None:
     """What a row pushes out may lie in another sub-instance: then 1 + u rows move, for sizes and marginals too."""
-    part = Instance.of(engine(("b", 5), ("c", 5), enforce=True)).restricted("x", {"r": {}, "s": {}}, [], {})
+    part = Instance.of(engine(("b", 5), ("c", 5), enforce=True)).restricted("x", {"r": {}, "s": {}}, [])
     assert part.move_of_size(Bound(3)) == 3 * 3
     assert part.move_of_group(MARGINAL, Bound(3)).euclidean == 3 * 3
 

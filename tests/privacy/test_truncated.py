@@ -5,19 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import count
+from math import floor, isqrt
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpjoin.errors import BudgetError
+from dpjoin.measure.half_widths import half_width as least_half_width
+from dpjoin.privacy.accounting import ZERO_CONCENTRATED
 from dpjoin.privacy.truncated import (
     gaussian_delta,
-    gaussian_half_width,
-    gaussian_smallest_half_width,
     laplace_delta,
-    laplace_half_width,
     paper_laplace_half_width,
 )
+
+
+def gaussian_half_width(*, variance: Fraction, delta: Fraction, sensitivity: int) -> int:
+    """As ring 3 looks for it."""
+    return least_half_width(ZERO_CONCENTRATED, Fraction(sensitivity**2) / (2 * variance), delta, moves=sensitivity)
+
+
+def gaussian_smallest_half_width(*, variance: Fraction, sensitivity: int) -> int:
+    """What the theorem asks for, whatever delta is."""
+    return next(s for s in count(sensitivity + 1 + isqrt(floor(variance))) if (s - sensitivity - 1) ** 2 >= variance)
+
+
+def laplace_half_width(*, epsilon: Fraction, delta: Fraction, sensitivity: int) -> int:
+    """The least that passes, by bisection."""
+    low, high = sensitivity - 2, sensitivity - 1
+    while laplace_delta(epsilon=epsilon, sensitivity=sensitivity, half_width=high) > delta:
+        low, high = high, 2 * high + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        passes = laplace_delta(epsilon=epsilon, sensitivity=sensitivity, half_width=middle) <= delta
+        low, high = (low, middle) if passes else (middle, high)
+    return high
+
 
 LAPLACE_GRID = [
     (Fraction(epsilon), Fraction(delta), sensitivity)
@@ -198,18 +223,18 @@ def test_half_widths_that_the_theorems_do_not_cover_are_refused() -> None:
 
 def test_parameters_outside_their_range_are_refused() -> None:
     """Every guard speaks up and names the parameter."""
-    one, half = Fraction(1), Fraction(1, 2)
+    one = Fraction(1)
     with pytest.raises(ValueError, match=r"epsilon \(0\) must be positive"):
         laplace_delta(epsilon=Fraction(0), sensitivity=1, half_width=3)
-    with pytest.raises(ValueError, match=r"sensitivity \(0\) must be a positive integer"):
+    with pytest.raises(ValueError, match=r"sensitivity \(0\) must be positive"):
         laplace_delta(epsilon=one, sensitivity=0, half_width=3)
-    with pytest.raises(ValueError, match=r"delta \(1\) must be between 0 and 1"):
-        laplace_half_width(epsilon=one, delta=one, sensitivity=1)
-    with pytest.raises(ValueError, match=r"delta \(0\) must be between 0 and 1"):
+    with pytest.raises(ValueError, match=r"delta \(1\) must be positive, and below 1"):
+        paper_laplace_half_width(epsilon=one, delta=one, sensitivity=1)
+    with pytest.raises(ValueError, match=r"delta \(0\) must be positive, and below 1"):
         paper_laplace_half_width(epsilon=one, delta=Fraction(0), sensitivity=1)
     with pytest.raises(ValueError, match=r"variance \(0\) must be positive"):
-        gaussian_half_width(variance=Fraction(0), delta=half, sensitivity=1)
-    with pytest.raises(ValueError, match=r"sensitivity \(0\) must be a positive integer"):
+        gaussian_delta(variance=Fraction(0), sensitivity=1, half_width=9)
+    with pytest.raises(ValueError, match=r"sensitivity \(0\) must be positive"):
         gaussian_delta(variance=one, sensitivity=0, half_width=9)
-    with pytest.raises(ValueError, match=r"delta \(2\) must be between 0 and 1"):
+    with pytest.raises(BudgetError, match=r"delta \(2\) of one-sided noise must be between 0 and 1"):
         gaussian_half_width(variance=one, delta=Fraction(2), sensitivity=1)

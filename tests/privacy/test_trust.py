@@ -15,6 +15,7 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
+from dpjoin.measure.half_widths import one_sided
 from dpjoin.privacy.accounting import (
     Accountant,
     Approximate,
@@ -260,7 +261,7 @@ def test_degrees_of_a_public_table_are_in_an_order_that_no_private_row_decides(e
         (Table(name="secret", attributes=("k", "a")), Table(name="shown", attributes=("k", "b"), private=False)),
         (Attribute(name="k", key=True), Attribute(name="a", range=(0, 1)), Attribute(name="b", range=(0, 1))),
     )
-    cost, width = BUDGET.one_sided(Fraction(1, 200), Fraction(1, 10**7), moves=1)
+    cost, width = one_sided(BUDGET, Fraction(1, 200), Fraction(1, 10**7), moves=1)
     shown = [{"k": k, "b": 0} for k in "zxy" for _ in range(2 * width + 1)]
 
     def listed(first: str) -> list[object]:

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from dpjoin.auto.forecast import common_degrees, hybrid_error, likely_bound, rounded
 from dpjoin.errors import SpecError
+from dpjoin.measure.half_widths import half_width
 from dpjoin.measure.join import is_large, measure_join
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.ranks import aligned_size
@@ -107,7 +108,7 @@ def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
 
     def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
         cost = Concentrated(round_down(split.rho * share), delta)
-        return cost, budget.composition.half_width(cost.rho, delta, moves=1)
+        return cost, half_width(budget.composition, cost.rho, delta, moves=1)
 
     left = split.rho * (1 - RANKS_SHARE - SIZES_SHARE)
     count = Concentrated(round_down(left * COUNT_SHARE))

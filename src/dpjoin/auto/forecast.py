@@ -16,8 +16,9 @@ from dpjoin.methods.hybrid import best_cut
 from dpjoin.model.terms import FloatArray
 from dpjoin.paper.alg4_uniformize import common_attributes
 from dpjoin.privacy.degree_bounds import degree_caps, degree_factors, subsets
-from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
+from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.parts import NoisyDegrees, NoisyRanks, Question, Value
+from dpjoin.privacy.residual import Boundaries
 from dpjoin.spec.hypergraph import boundary
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload

@@ -12,6 +12,7 @@ from dpjoin.auto.forecast import rounded
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
 from dpjoin.measure.cliques import wanted_cliques
+from dpjoin.measure.composition import without_choices
 from dpjoin.measure.join import DENSE_CELLS, is_large, varying_products
 from dpjoin.measure.laplace import laplace_pays
 from dpjoin.measure.large_domains import holds_all
@@ -46,7 +47,7 @@ Run = Callable[[Engine, Workload, Budget, Progress], tuple[Outcome, Curator]]
 
 def spendable(budget: Budget, workload: Workload) -> Budget:
     """The budget with the composition that buys most: only product queries may need choices. Public."""
-    return budget if varying_products(workload) else budget.without_choices()
+    return budget if varying_products(workload) else without_choices(budget)
 
 
 def at_once(budget: Budget, workload: Workload) -> Budget:

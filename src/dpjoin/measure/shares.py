@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpjoin.measure.half_widths import one_sided
 from dpjoin.privacy.accounting import Budget, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
 
@@ -68,7 +69,7 @@ def tight_shares(budget: Budget, *, noisy_bound: bool, sensitivity: int = 1) -> 
         return TightShares(Split(budget=budget), None, None)
     aside = budget.exact.delta * TRUNCATION_SHARE
     share = round_down(budget.rho(truncation_delta=aside) * SENSITIVITY_SHARE)
-    bound, half_width = budget.one_sided(share, aside, moves=sensitivity)
+    bound, half_width = one_sided(budget, share, aside, moves=sensitivity)
     return TightShares(Split(budget=budget, truncation_delta=bound.delta), bound, half_width)
 
 
@@ -99,11 +100,11 @@ def partition_shares(budget: Budget, *, gauge: bool, sensitivity: int = 1, quest
     rho = budget.rho(truncation_delta=aside)
     each = aside / (2 if gauge else 1)
 
-    def one_sided(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
-        return budget.one_sided(round_down(share), delta, moves=sensitivity)
+    def one_sided_of(share: Fraction, delta: Fraction) -> tuple[Concentrated, int]:
+        return one_sided(budget, round_down(share), delta, moves=sensitivity)
 
-    degrees, degrees_width = one_sided(rho * SENSITIVITY_SHARE / questions, each / questions)
-    bound, bound_width = one_sided(rho * GAUGE_SHARE, each) if gauge else (None, None)
+    degrees, degrees_width = one_sided_of(rho * SENSITIVITY_SHARE / questions, each / questions)
+    bound, bound_width = one_sided_of(rho * GAUGE_SHARE, each) if gauge else (None, None)
     needed = degrees.delta * questions + (bound.delta if bound else 0)
     split = Split(budget=budget, truncation_delta=needed)
     left = split.rho - degrees.rho * questions - (bound.rho if bound else 0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpjoin.errors import SpecError
+from dpjoin.measure.composition import with_laplace_options
 from dpjoin.measure.join import is_large, varying_products
 from dpjoin.methods.table_models import check_joinable, own_scopes
 from dpjoin.model.model import clique_scopes
@@ -84,7 +85,9 @@ def with_options(budget: Budget, workload: Workload) -> Budget:
     worth = [best.whole] if bound_is_public(schema) else []
     if len(schema.private_tables) == len(schema.tables) and joinable(schema):
         worth.append(best.alone)
-    return budget.with_options((AT_ONCE_SHARE, LAPLACE_SHARE)) if max(worth, default=0) > budget.rho() else budget
+    return (
+        with_laplace_options(budget, (AT_ONCE_SHARE, LAPLACE_SHARE)) if max(worth, default=0) > budget.rho() else budget
+    )
 
 
 def laplace_pays_alone(budget: Budget, workload: Workload) -> bool:

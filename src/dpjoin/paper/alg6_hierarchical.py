@@ -18,6 +18,7 @@ from itertools import product
 from typing import TypeVar
 
 from dpjoin.errors import SpecError
+from dpjoin.measure.half_widths import half_width
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
 from dpjoin.measure.totals import measure_total
@@ -75,7 +76,7 @@ def gaussian_question(
 ) -> tuple[Concentrated, int]:
     """What one of several questions of a stage may cost, and its half-width. All of the stage's delta is used up."""
     cost = Concentrated(round_down(stage.rho / questions), stage.delta / questions)
-    return cost, composition.half_width(cost.rho, cost.delta, moves=moves)
+    return cost, half_width(composition, cost.rho, cost.delta, moves=moves)
 
 
 def laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[Approximate, int]:
@@ -87,12 +88,12 @@ def laplace_question(stage: Approximate, questions: int, moves: int) -> tuple[Ap
 
 
 def hierarchical_tight(curator: Curator, workload: Workload, shares: HierarchicalShares, progress: Progress) -> Outcome:
-    """The `tight` profile: truncated Gaussian degrees, caps as bounds, rows pay by table. Spends all of the budget."""
+    """The `tight` profile: truncated Gaussian degrees, caps as bounds. Spends all of the budget."""
     parts = partition(curator, shares.stage, partial(gaussian_question, curator.composition), progress)
     rules = {f"part {n}": part.rules for n, part in enumerate(parts)}
-    rho = curator.rho_left / curator.participation(list(rules.values()), by_table=True)
+    rho = curator.rho_left / curator.participation(list(rules.values()))
     measured = []
-    for n, inside in enumerate(curator.restrict("parts", rules, [Concentrated(rho)] * len(parts), by_table=True)):
+    for n, inside in enumerate(curator.restrict("parts", rules, [Concentrated(rho)] * len(parts))):
         progress("sizes", n, len(parts))
         bound = inside.part_bound()
         total = measure_total(inside, bound, Concentrated(round_down(rho * COUNT_SHARE)))
@@ -169,7 +170,7 @@ def partition(
             for above, node in level
             for n, kind in enumerate(known.kinds(node))
         }
-        times = max(1, int(curator.participation(list(asked.values()))))
+        times = max(1, curator.participation(list(asked.values())))
         cost, width = question(stage, times, curator.rows_moved)
         answers = curator.noisy_degrees(f"degrees {number}", list(asked.values()), cost, half_width=width)
         degrees = dict(zip(asked, answers, strict=True))

@@ -7,7 +7,6 @@ float 0.1; shares are fractions of that, and nothing is compared through floatin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,7 +21,7 @@ from dpjoin.privacy.gaussian import (
     largest_gaussian_rho,
     tail_delta,
 )
-from dpjoin.privacy.truncated import gaussian_delta, gaussian_half_width
+from dpjoin.privacy.truncated import gaussian_delta
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,6 @@ class Composition:
         if rho <= 0:
             raise BudgetError("Gaussian noise must have some rho to spend; nothing was drawn")
         return Fraction(square) / (2 * rho) + self.grain
-
-    def half_width(self, rho: Fraction, delta: Fraction, *, moves: int) -> int:
-        """Of truncated noise that costs at most (rho, delta)."""
-        width = gaussian_half_width(variance=self.variance(moves**2, rho), delta=delta, sensitivity=moves)
-        while self.truncation_delta(rho, width, moves=moves) > delta:
-            width += 1
-        return width
 
     def truncation_delta(self, rho: Fraction, half_width: int, *, moves: int) -> Fraction:
         """What truncated noise of this rho and half-width costs in delta."""
@@ -118,10 +110,10 @@ class Budget:
                 f"composition ({self.composition.name!r}, grain {self.composition.grain}) must be one that is proved: "
                 "zero-concentrated or Gaussian"
             )
-        if self.composition.grain and not self._gaussian_serves:
+        if self.composition.grain and not self.gaussian_serves:
             raise SpecError(
                 f"Gaussian composition must have epsilon at least {float(SMALLEST_EPSILON):.3g} and delta at most "
-                f"{float(LARGEST_DELTA):.3g}, not ({float(self._concentrated):.3g}, {self.delta}); use "
+                f"{float(LARGEST_DELTA):.3g}, not ({float(self.concentrated):.3g}, {self.delta}); use "
                 "zero-concentrated composition"
             )
 
@@ -130,51 +122,27 @@ class Budget:
         return Approximate(Fraction(self.epsilon), Fraction(self.delta))
 
     @property
-    def _concentrated(self) -> Fraction:
+    def concentrated(self) -> Fraction:
         """Of epsilon, what is not for Laplace noise."""
         return self.exact.epsilon - self.laplace
 
     @property
-    def _gaussian_serves(self) -> bool:
+    def gaussian_serves(self) -> bool:
         """Whether the proofs of Gaussian composition hold: of all of delta, what truncation gets included."""
-        least = self._concentrated - max(self.options, default=0)
+        least = self.concentrated - max(self.options, default=0)
         return least >= SMALLEST_EPSILON and self.exact.delta <= LARGEST_DELTA
-
-    def without_choices(self) -> Budget:
-        """The same for a release that makes no choice by the exponential mechanism: Gaussian where that buys more.
-
-        The grain of its noise matters only where one row moves a number by one and nearly all is spent on it.
-        """
-        if not self._gaussian_serves:
-            return self
-        epsilon, delta = self._concentrated, self.exact.delta
-        gaussian = GAUSSIAN.largest_rho(epsilon=epsilon, delta=delta)
-        other = ZERO_CONCENTRATED.largest_rho(epsilon=epsilon, delta=delta)
-        return replace(self, composition=GAUSSIAN) if gaussian > other * (1 + gaussian) else self
-
-    def with_options(self, shares: Sequence[Fraction]) -> Budget:
-        """The same with options on these shares of epsilon as Laplace noise; not if what is left would buy nothing."""
-        rest = self.exact.epsilon * (1 - max(shares, default=Fraction(0))) - self.laplace
-        if rest < SMALLEST_EPSILON:
-            return self
-        return replace(self, options=tuple(self.exact.epsilon * share for share in shares))
 
     def rho(self, *, truncation_delta: Fraction = Fraction(0)) -> Fraction:
         """What there is to spend if so much of delta is set aside for truncated noise."""
-        if not self._concentrated:
+        if not self.concentrated:
             return Fraction(0)
         delta = (self.exact.delta - truncation_delta) * (1 - OPTION_SHARE * len(self.options))
-        return self.composition.largest_rho(epsilon=self._concentrated, delta=delta)
+        return self.composition.largest_rho(epsilon=self.concentrated, delta=delta)
 
     def rho_before_exchange(self, option: Fraction, *, truncation_delta: Fraction = Fraction(0)) -> Fraction:
         """What there is to spend, all in all, where the rest is exchanged for so much Laplace noise."""
         delta = (self.exact.delta - truncation_delta) * OPTION_SHARE
-        return self.composition.largest_rho(epsilon=self._concentrated - option, delta=delta)
-
-    def one_sided(self, rho: Fraction, delta: Fraction, *, moves: int) -> tuple[Concentrated, int]:
-        """The cost, of delta at most what is given, and the half-width of truncated noise for this rho."""
-        width = self.composition.half_width(rho, delta, moves=moves)
-        return Concentrated(rho, self.composition.truncation_delta(rho, width, moves=moves)), width
+        return self.composition.largest_rho(epsilon=self.concentrated - option, delta=delta)
 
 
 class Exact:

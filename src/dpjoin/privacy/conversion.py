@@ -7,7 +7,7 @@ for a good order (α): any order above 1 is valid, so a poor one wastes budget a
 from __future__ import annotations
 
 from fractions import Fraction
-from math import floor, frexp, inf, log, log1p
+from math import floor, frexp, log, log1p
 
 from dpjoin.privacy.rational import exp_upper, log_lower, log_upper, sqrt_lower, sqrt_upper
 
@@ -33,17 +33,6 @@ def zcdp_delta(*, rho: Fraction, epsilon: Fraction, order: Fraction) -> Fraction
     return exp_upper(above * (order * rho - epsilon) + order * log_upper(above / order)) / above
 
 
-def best_order(*, rho: Fraction, epsilon: Fraction) -> Fraction:
-    """The order with nearly the least `zcdp_delta`: a float search, with no claim on privacy. Proof: P-19.
-
-    >>> round(float(best_order(rho=Fraction(1, 50), epsilon=Fraction(1))), 2)
-    26.46
-    """
-    _require_positive("rho", rho)
-    _require_positive("epsilon", epsilon)
-    return _significant(_order_above(float(rho), float(epsilon)), _ORDER_BITS) + 1
-
-
 def largest_rho(*, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
     """(rho, order) with zcdp_delta at most delta, rho nearly as large as can be. Proof: P-20.
 
@@ -56,8 +45,8 @@ def largest_rho(*, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fracti
     _require_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise ValueError(f"delta ({delta}) must be between 0 and 1")
-    order = best_order(rho=_guess_rho(float(epsilon), float(delta)), epsilon=epsilon)
-    above = order - 1
+    above = _best_above(float(epsilon), float(delta))
+    order = 1 + above
     # zcdp_delta = delta solved for rho at this order, every logarithm rounded against us.
     room = log_lower(delta) + log_lower(above) - order * log_upper(above / order)
     exact = (epsilon + room / above) / order
@@ -98,43 +87,24 @@ def selection_epsilon(rho: Fraction) -> Fraction:
     return sqrt_lower(8 * rho, bits=_ORDER_BITS)
 
 
-def _order_above(rho: float, epsilon: float) -> float:
-    """α - 1 at the root of d/dα log(zcdp_delta) = (2α-1)ρ - ε + ln(1-1/α), which increases in α."""
+def _best_above(epsilon: float, delta: float) -> Fraction:
+    """An α - 1 that buys nearly the most rho: a float search, with no claim on privacy. Proof: P-19.
+
+    At each α the bound of `zcdp_delta` gives a largest rho; the best α is where that bound is flat in α.
+    """
+
+    def falls(above: float) -> bool:
+        rho = (epsilon + (log(delta) + log(above) + (above + 1) * log1p(1 / above)) / above) / (above + 1)
+        return (2 * above + 1) * rho - epsilon - log1p(1 / above) < 0
+
     low, high = 0.0, 1.0
-    while _slope(high, rho, epsilon) < 0 and high < 1e15:
+    while falls(high) and high < 1e15:
         low, high = high, 2 * high
     for _ in range(100):
         middle = (low + high) / 2
-        if _slope(middle, rho, epsilon) < 0:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _slope(above: float, rho: float, epsilon: float) -> float:
-    return (2 * above + 1) * rho - epsilon - log1p(1 / above) if above > 0 else -inf
-
-
-def _guess_rho(epsilon: float, delta: float) -> Fraction:
-    """The rho whose best order gives delta, in floats."""
-    low, high = 0.0, epsilon + 1.0
-    target = log(delta)
-    for _ in range(100):
-        rho = (low + high) / 2
-        above = _order_above(rho, epsilon)
-        bound = above * ((above + 1) * rho - epsilon) - log(above) - (above + 1) * log1p(1 / above)
-        if bound <= target:
-            low = rho
-        else:
-            high = rho
-    return Fraction(high)
-
-
-def _significant(value: float, bits: int) -> Fraction:
-    """The float with only its first `bits` bits."""
-    mantissa, exponent = frexp(value)
-    return Fraction(floor(mantissa * (1 << bits))) / (1 << bits) * Fraction(2) ** exponent
+        low, high = (middle, high) if middle > 0 and falls(middle) else (low, middle)
+    mantissa, exponent = frexp(high)
+    return Fraction(floor(mantissa * (1 << _ORDER_BITS))) / (1 << _ORDER_BITS) * Fraction(2) ** exponent
 
 
 def _require_positive(name: str, value: Fraction) -> None:

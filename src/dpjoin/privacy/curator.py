@@ -17,46 +17,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import Checks
 from dpjoin.engine.interface import Clip, Engine, RowWeights
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.accounting import (
-    Accountant,
-    Approximate,
-    Composition,
-    Concentrated,
-    Pure,
-    Split,
-    accountant_of,
-    is_laplace,
-)
+from dpjoin.privacy import accounting, parts
+from dpjoin.privacy.accounting import Accountant, Approximate, Composition, Concentrated, Pure, Split
 from dpjoin.privacy.degree_bounds import Limit, declared_limits
 from dpjoin.privacy.gate import Gate, values_above
-from dpjoin.privacy.instance import Bound, Instance, capped_bound, varying, widest
-from dpjoin.privacy.ledger import Event, Ledger, Part, Places, every_part, worst_row
+from dpjoin.privacy.instance import Bound, Instance, varying, widest
+from dpjoin.privacy.ledger import Event, Ledger, Part, Places, worst_row
 from dpjoin.privacy.mechanisms import Choice, Mechanism, choosing, hiding
 from dpjoin.privacy.numbers import Numbers, narrow, scaled, taken, wide
 from dpjoin.privacy.owners import MOST_EDGES, NoisyOwners, owners_by_results
-from dpjoin.privacy.parts import (
-    Labels,
-    NoisyDegrees,
-    NoisyRanks,
-    OneTable,
-    Question,
-    Rules,
-    Value,
-    canonical_rules,
-    check_question,
-    part_limits,
-    rows_by_rank,
-)
+from dpjoin.privacy.parts import CHECK, Labels, NoisyDegrees, NoisyRanks, OneTable, Question, Rules, Value
 from dpjoin.privacy.public_tables import public_counts
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Group, Kronecker, Products, check_fits
 
 __all__ = ["Bound", "Curator", "Measurement", "NoisySize"]
-
-CHECK = Checks(BudgetError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +77,7 @@ class Curator:
     def __init__(self, engine: Engine, split: Split) -> None:
         """Proof: P-74."""
         # A copy is checked again, and works out its amounts itself.
-        accountant = accountant_of(replace(CHECK.instance(split, Split, "what a Curator may spend")))
+        accountant = accounting.accountant_of(replace(CHECK.instance(split, Split, "what a Curator may spend")))
         options = tuple(option.epsilon for option in accountant.options)
         ledger = Ledger(accountant.name, options=options, owner=engine.schema.unit)
         self._begin(Instance.of(engine), accountant, Gate(ledger))
@@ -240,44 +217,32 @@ class Curator:
         stage: str,
         parts: Mapping[str, Mapping[str, Rules] | OneTable],
         costs: Sequence[Approximate | Concentrated],
-        *,
-        by_table: bool = False,
     ) -> list[Curator]:
         """A Curator for each sub-instance, with its allowance; charged is what one row can pay at most. Proof: P-50.
 
-        `by_table`: a row pays by how many results it can change, not by the largest number any row can.
         A sub-instance of one table is paid for by that table's rows only.
         """
         self._require_whole("sub-instances are taken")
-        given = {CHECK.text(name, "a sub-instance"): p for name, p in CHECK.mapping(parts, "sub-instances").items()}
-        found = [self._part(part) for part in given.values()]
-        allowances = [
-            self._accountant.allowance(_of_kind(c, Approximate, Concentrated)) for c in CHECK.items(costs, "costs")
-        ]
-        if len(allowances) != len(given):
-            raise BudgetError(f"costs ({len(allowances)}) must be as many as sub-instances ({len(given)})")
-        rules = [part.rules if isinstance(part, OneTable) else part for part in found]
-        shares = self._granted(rules, by_table)
-        self._enter(CHECK.text(stage, "a stage"), dict(zip(given, rules, strict=True)), allowances, shares)
+        stage = CHECK.text(stage, "a stage")
+        found = {
+            CHECK.text(name, "a sub-instance"): self._part(part)
+            for name, part in CHECK.mapping(parts, "sub-instances").items()
+        }
+        given = [_of_kind(cost, Approximate, Concentrated) for cost in CHECK.items(costs, "costs")]
+        if len(given) != len(found):
+            raise BudgetError(f"costs ({len(given)}) must be as many as sub-instances ({len(found)})")
+        purses = self._enter(stage, {name: _rules_of(part) for name, part in found.items()}, given)
         made: list[Curator] = []
-        for name, part, allowance, granted in zip(given, found, allowances, shares, strict=True):
-            if isinstance(part, OneTable):
-                inside = self._instance.one_table(name, part, self._limits(part.rules), granted)
-            else:
-                inside = self._instance.restricted(name, part, self._limits(part), granted)
-            made.append(_Inner(inside, allowance, self._gate))
+        for name, part in found.items():
+            narrowed = self._instance.one_table if isinstance(part, OneTable) else self._instance.restricted
+            inside = narrowed(name, part, self._limits(_rules_of(part)))  # type: ignore[arg-type]
+            made.append(_Inner(inside, purses[name], self._gate))
         return made
 
-    def participation(
-        self, asked: Sequence[Question | Mapping[str, Rules] | OneTable], *, by_table: bool = False
-    ) -> Fraction:
-        """In how many of these questions or sub-instances one row can be at most: a public number. Proof: P-44.
-
-        `by_table`: what `restrict` would charge if every sub-instance cost one.
-        """
+    def participation(self, asked: Sequence[Question | Mapping[str, Rules] | OneTable]) -> int:
+        """In how many of these questions or sub-instances one row can be at most: a public number. Proof: P-44."""
         found = [q.rules if type(q) is Question else _rules_of(self._part(q)) for q in CHECK.items(asked, "parts")]
-        shares = self._granted(found, by_table)
-        return worst_row([self._places(r) for r in found], lambda n, table: shares[n].get(table, Fraction(1)))
+        return int(worst_row([self._places(r) for r in found], [Fraction(1)] * len(found)))
 
     def labels(
         self,
@@ -313,21 +278,14 @@ class Curator:
         if type(part) is OneTable:
             self.schema.table(part.table)  # which refuses a name that is not there
             return part
-        rules = canonical_rules(part, "sub-instance")
+        rules = parts.canonical_rules(part, "sub-instance")
         for table in rules:
             self.schema.table(table)
         return {t.name: rules.get(t.name, {}) for t in self.schema.tables}
 
     def _limits(self, rules: Mapping[str, Rules]) -> list[Limit]:
         """Declared bounds, and what the labels say."""
-        return [*declared_limits(self.schema), *part_limits(self.schema, rules, self._labels)]
-
-    def _granted(self, rules: Sequence[Mapping[str, Rules]], by_table: bool) -> list[Mapping[str, Fraction]]:
-        """Each table's share of what a sub-instance costs: 1 unless it pays by what its rows can change."""
-        if not CHECK.flag(by_table, "by_table"):
-            return [{}] * len(rules)
-        bounds = [capped_bound(self.schema, self._limits(r)) for r in rules]
-        return [{} if bound is None else bound.shares for bound in bounds]
+        return [*declared_limits(self.schema), *parts.part_limits(self.schema, rules, self._labels)]
 
     def _places(self, rules: Mapping[str, Rules]) -> Places:
         """By private table and name of labels, the bucket that a row needs."""
@@ -339,27 +297,21 @@ class Curator:
         return {t: {labels.name: b for labels, b in part.items()} for t, part in rules.items() if t in private}
 
     def _enter(
-        self,
-        stage: str,
-        parts: Mapping[str, Mapping[str, Rules]],
-        allowances: Sequence[Accountant],
-        shares: Sequence[Mapping[str, Fraction]] | None = None,
-    ) -> None:
-        """Spend what one row can pay at most in these sub-instances together, and write them into the ledger."""
-        known = self.ledger.parts
+        self, stage: str, parts: Mapping[str, Mapping[str, Rules]], costs: Sequence[Approximate | Concentrated]
+    ) -> dict[str, Accountant]:
+        """Charge what one row can pay at most in these sub-instances together, and give each its allowance."""
+        known, limit = self.ledger.parts, self._accountant.limit
         if {p.name for p in known} & set(parts) or any(p.stage == stage for p in known):
             raise BudgetError(f"stage {stage!r} and its sub-instances must have names that are not taken")
+        purses = {name: self._accountant.allowance(cost) for name, cost in zip(parts, costs, strict=True)}
         new = [Part(name=n, stage=stage, places=self._places(rules)) for n, rules in parts.items()]
-
-        def paid(n: int, table: str, *, amount: str) -> Fraction:
-            cost: Fraction = getattr(allowances[n].limit, amount)
-            return cost * shares[n].get(table, Fraction(1)) if shares and amount == "rho" else cost
-
-        limit, places = self._accountant.limit, [part.places for part in new]
-        worst_of = every_part if self._instance.owner else worst_row
-        worst = {amount: worst_of(places, partial(paid, amount=amount)) for amount in vars(limit)}
+        places, person = [part.places for part in new], bool(self._instance.owner)
+        worst = {
+            amount: worst_row(places, [getattr(c, amount) for c in costs], person=person) for amount in vars(limit)
+        }
         self._accountant.spend(type(limit)(**worst))
         self._gate.ledger = replace(self.ledger, parts=(*known, *new))
+        return purses
 
     # -- degrees -----------------------------------------------------------------------------------------
 
@@ -376,9 +328,8 @@ class Curator:
         cost = _of_kind(cost, Approximate, Concentrated)
         mechanism = hiding(self.rows_moved, cost, self._accountant.composition, half_width=width)
         asked = self._asked(questions)
-        purses = {q.name: self._accountant.allowance(cost) for q in asked if self._places(q.rules)}
-        private = {q.name: q.rules for q in asked if q.name in purses}
-        self._enter(CHECK.text(stage, "a stage"), private, list(purses.values()))
+        private = {q.name: q.rules for q in asked if self._places(q.rules)}
+        purses = self._enter(CHECK.text(stage, "a stage"), private, [cost] * len(private))
         for question in asked:
             exact = partial(self._engine.exact_degrees, question.rules, question.by, question.distinct)
             if question.name in purses:
@@ -405,16 +356,15 @@ class Curator:
         self._instance.require_rows("ranks")
         cuts = _edges(edges)
         mechanism = hiding(self.rows_moved, cost, self._accountant.composition)
-        purses = [self._accountant.allowance(cost) for _ in asked]
-        self._enter(CHECK.text(stage, "a stage"), {q.name: q.rules for q in asked}, purses)
+        purses = self._enter(CHECK.text(stage, "a stage"), {q.name: q.rules for q in asked}, [cost] * len(asked))
         answers = []
-        for question, purse in zip(asked, purses, strict=True):
+        for question in asked:
 
             def exact(question: Question = question) -> Numbers:
-                return rows_by_rank(self._engine.exact_degrees(question.rules, question.by).exact_counts, cuts)
+                return parts.rows_by_rank(self._engine.exact_degrees(question.rules, question.by).exact_counts, cuts)
 
             event = self._event(mechanism, question.name, part=question.name)
-            noisy = self._gate.numbers(purse, event, mechanism, exact)
+            noisy = self._gate.numbers(purses[question.name], event, mechanism, exact)
             deviation = math.sqrt(mechanism.law.variance)
             answers.append(NoisyRanks(question, cuts, tuple(int(n) for n in noisy), deviation))
         return answers
@@ -445,7 +395,7 @@ class Curator:
         if len({q.name for q in found}) < len(found):
             raise BudgetError("questions of one stage must have different names")
         for question in found:
-            check_question(self.schema, question)
+            parts.check_question(self.schema, question)
         return found
 
     # -- numbers -------------------------------------------------------------------------------------
@@ -460,7 +410,7 @@ class Curator:
         if isinstance(cost, Approximate):
             self._instance.require_unweighted("the paper's join size")
         mechanism = hiding(self._instance.move_of_size(bound), cost, self._accountant.composition)
-        event = self._event(mechanism, "join size", bound)
+        event = self._event(mechanism, "join size")
         noisy = self._gate.number(self._accountant, event, mechanism, lambda: self._instance.exact_join_size)
         return NoisySize(noisy, self.unit, mechanism.law.variance)
 
@@ -472,7 +422,7 @@ class Curator:
         cost, group = _of_kind(cost, Concentrated), self._group(group)
         self._require_minted(bound)
         mechanism = hiding(self._instance.move_of_group(group, bound), cost, self._accountant.composition)
-        event = self._event(mechanism, f"measure {group.name}", bound)
+        event = self._event(mechanism, f"measure {group.name}")
         noisy = self._gate.numbers(self._accountant, event, mechanism, lambda: self._instance.exact_answers(group))
         return Measurement(group, noisy, group.unit * self.unit, mechanism.law.variance)
 
@@ -492,7 +442,7 @@ class Curator:
         if centred and not moves:
             raise BudgetError(f"query {index} of {group.name!r} is constant; its answer is a multiple of the join size")
         mechanism = hiding(moves, cost, self._accountant.composition)
-        event = self._event(mechanism, f"measure {group.name}", bound, more={"query": index})
+        event = self._event(mechanism, f"measure {group.name}", more={"query": index})
 
         def exact() -> Numbers:
             return self._instance.exact_answers(group, centred=centred)[index : index + 1]
@@ -525,15 +475,15 @@ class Curator:
         mechanism = choosing(self._instance.move_of_scores(common, bound), cost, self._accountant.composition)
 
         def exact_scores() -> Numbers:
-            parts = []
+            scores = []
             for group, known, kept, width in zip(asked, answers, candidates, widths, strict=True):
                 if len(kept):
                     exact = self._instance.exact_answers(group, centred=centred)
                     off = np.abs(wide(taken(exact, kept)) - wide(taken(known, kept)))
-                    parts.append(scaled(off, common // width))
-            return narrow(parts[0] if len(parts) == 1 else np.concatenate(parts))
+                    scores.append(scaled(off, common // width))
+            return narrow(scores[0] if len(scores) == 1 else np.concatenate(scores))
 
-        event = self._event(mechanism, "select a query", bound)
+        event = self._event(mechanism, "select a query")
         chosen = self._gate.choice(self._accountant, event, mechanism, exact_scores)
         places = np.cumsum([0, *map(len, candidates)])
         g = int(np.searchsorted(places, chosen, side="right")) - 1
@@ -564,12 +514,11 @@ class Curator:
         self,
         mechanism: Mechanism | Choice,
         purpose: str,
-        bound: Bound | None = None,
+        *,
         part: str | None = None,
         more: Mapping[str, Fraction | int] | None = None,
     ) -> Event:
         """The ledger line of a mechanism; nothing is charged yet."""
-        self._instance.check_share(bound)
         unit = {"unit": self.unit} if self.unit != 1 else {}
         return Event(
             mechanism=mechanism.law.name,
@@ -578,7 +527,6 @@ class Curator:
             moves=Fraction(mechanism.moves),
             parameters={**mechanism.law.parameters, **(more or {}), **unit},
             part=part or self._instance.part,
-            shares=self._instance.shares,
         )
 
     def _group(self, group: object) -> Group:
@@ -614,7 +562,7 @@ def _of_kind(cost: object, *kinds: type) -> Any:
 
 def _of_rho(cost: Any) -> Any:
     """The cost, unless it is one of Laplace noise, which hides join sizes and groups only. Proof: P-73."""
-    if is_laplace(cost):
+    if accounting.is_laplace(cost):
         raise BudgetError("this must have some rho to spend, not Laplace noise; nothing was drawn")
     return cost
 

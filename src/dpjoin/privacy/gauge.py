@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise
 from math import comb, factorial, log
@@ -25,34 +26,14 @@ from dpjoin.privacy.residual import (
     at_corners,
     form_at,
     halves,
-    local_sensitivity,
-    local_sensitivity_at,
     majorant,
     moved_form,
     proper_subsets,
-    residual_bound,
-    residual_level,
-    residual_sensitivity,
     sensitivity_forms,
     split_forms,
-    star,
     undominated,
     variable_count,
 )
-
-__all__ = [
-    "Boundaries",
-    "gauge",
-    "gauge_bound",
-    "local_sensitivity",
-    "local_sensitivity_at",
-    "ls_gauge",
-    "residual_bound",
-    "residual_level",
-    "residual_sensitivity",
-    "star",
-    "t_gauge",
-]
 
 Newton = tuple[int, ...]
 """Coefficients c of the polynomial Σ c_r·C(x, r)."""
@@ -72,6 +53,7 @@ _LAST, _LARGEST, _HIGHEST = 2**50, 2**200, 2**700
 def gauge_bound(b: Boundaries, level: int) -> int:
     """G(level), from public things only: tables, private, caps, factors, T_F of public tables. Proof: P-37.
 
+    >>> from dpjoin.privacy.residual import star
     >>> [gauge_bound(star((5, 5, 5)), z) for z in (0, 1, 2, 3, 100)]
     [0, 0, 1, 3, 4950]
     """
@@ -81,6 +63,7 @@ def gauge_bound(b: Boundaries, level: int) -> int:
 def t_gauge(b: Boundaries) -> int:
     """The least level with T_F <= P_F(level) for every F that misses a private table; sensitivity 1. Proof: P-38.
 
+    >>> from dpjoin.privacy.residual import star
     >>> t_gauge(star((1000, 1, 1))), t_gauge(star((10**9, 10**9)))
     (1000, 1000000000)
     """
@@ -101,6 +84,7 @@ def ls_gauge(b: Boundaries) -> int | None:
 
     None stands for infinity. It is also the answer whenever there are caps or factors: a public rule.
 
+    >>> from dpjoin.privacy.residual import star
     >>> ls_gauge(star((1000, 1, 1)))
     502
     """
@@ -109,8 +93,7 @@ def ls_gauge(b: Boundaries) -> int | None:
     found = [_sorted_form(form) for (form,) in sensitivity_forms(b)]
     if found[0][-1] == 0:  # the public tables join to nothing; the last coefficient is the same for every i
         return None if any(map(any, found)) else 0
-    growth = _Growth(_bounds(b))
-    assert growth.degree == variable_count(found[0])
+    growth = _Growth(found[0][-1], variable_count(found[0]))
     forms = undominated(found)
     best = max(_need(form, (0,) * variable_count(form), growth, 0) for form in forms)
     if variable_count(forms[0]) < 2:
@@ -127,6 +110,7 @@ def ls_gauge(b: Boundaries) -> int | None:
 def gauge(b: Boundaries) -> int:
     """The smaller of the two gauges; sensitivity 1 and gauge_bound(b, gauge(b)) >= local_sensitivity(b). Proof: P-40.
 
+    >>> from dpjoin.privacy.residual import star
     >>> gauge(star((38, 2, 2))), gauge_bound(star((38, 2, 2)), gauge(star((38, 2, 2))) + 60)
     (22, 3321)
     """
@@ -156,23 +140,15 @@ def _swapped(form: Form, bit: int) -> Form:
     return tuple(exchanged)
 
 
+@dataclass(frozen=True)
 class _Growth:
-    """G as a function; convex when there are no caps. If degree >= 0, it is scale·C(z, degree)."""
+    """G(z) = scale·C(z, degree)."""
 
-    def __init__(self, curves: Sequence[Curve]) -> None:
-        self._curves = list(dict.fromkeys(curves))
-        only = self._curves[0]
-        plain = len(self._curves) == 1 and len(only) == 1 and not any(only[0][1][:-1])
-        self.scale, self.degree = (only[0][1][-1], len(only[0][1]) - 1) if plain else (0, -1)
+    scale: int
+    degree: int
 
     def __call__(self, z: int) -> int:
-        if self.degree >= 0:
-            return self.scale * comb(z, self.degree)
-        return max(_at(curve, z) for curve in self._curves)
-
-    def step(self, z: int) -> int:
-        """G(z + 1) - G(z)."""
-        return self(z + 1) - self(z)
+        return self.scale * comb(z, self.degree)
 
 
 def _need(form: Form, point: Sequence[int], growth: _Growth, at_least: int) -> int:
@@ -329,7 +305,7 @@ def _first_violation(
             continue
         # G is convex: the gap to a line is least where G begins to rise faster than the line.
         at = z + total
-        rise = _least_below(lambda t: unit * growth.step(at + t) >= slope, width)  # noqa: B023
+        rise = _least_below(lambda t: unit * (growth(at + t + 1) - growth(at + t)) >= slope, width)  # noqa: B023
         if value + slope * rise > unit * growth(at + rise):
             if n is not None:
                 filled[n] = rise
@@ -386,7 +362,7 @@ def _curves(b: Boundaries) -> dict[Tables, Curve]:
         else:
             steepest = curves[subset - {private[0]}]
             for j in private[1:]:
-                steepest = _upper(steepest, curves[subset - {j}])
+                steepest = _chosen(steepest, curves[subset - {j}], larger=True)
             curves[subset] = _bounded_sum(steepest, _ceilings(b, subset, curves))
     return curves
 
@@ -394,11 +370,7 @@ def _curves(b: Boundaries) -> dict[Tables, Curve]:
 def _ceilings(b: Boundaries, subset: Tables, curves: Mapping[Tables, Curve]) -> list[Curve]:
     """What P_F may never exceed: the cap of F and c·P_{F minus j} for its factors."""
     found: list[Curve] = [((0, (b.caps[subset],)),)] if subset in b.caps else []
-    found += [
-        tuple((start, tuple(c * x for x in piece)) for start, piece in curves[subset - {j}])
-        for other, j, c in b.factors
-        if other == subset
-    ]
+    found += [_times(curves[subset - {j}], c) for other, j, c in b.factors if other == subset]
     return found
 
 
@@ -412,8 +384,8 @@ def _bounded_sum(steps: Curve, ceilings: Sequence[Curve]) -> Curve:
         return curve
     ceiling = ceilings[0]
     for other in ceilings[1:]:
-        ceiling = _lower(ceiling, other)
-    return _tidy(_added(curve, _running_least(_added(ceiling, _scaled(curve, -1)))))
+        ceiling = _chosen(ceiling, other, larger=False)
+    return _tidy(_added(curve, _running_least(_added(ceiling, _times(curve, -1)))))
 
 
 def _running_least(curve: Curve) -> Curve:
@@ -454,14 +426,6 @@ def _between(changes: Sequence[int], start: int, end: int | None) -> list[tuple[
     return [(low, high) for low, high in pairwise(cuts) if low is not None and low != high]
 
 
-def _upper(left: Curve, right: Curve) -> Curve:
-    return _chosen(left, right, larger=True)
-
-
-def _lower(left: Curve, right: Curve) -> Curve:
-    return _chosen(left, right, larger=False)
-
-
 def _chosen(left: Curve, right: Curve, *, larger: bool) -> Curve:
     """The pointwise maximum or minimum of two curves."""
     if left == right:
@@ -480,7 +444,7 @@ def _added(left: Curve, right: Curve) -> Curve:
     return tuple((start, _plus(_piece(left, start), _piece(right, start))) for start, _ in _common(left, right))
 
 
-def _scaled(curve: Curve, c: int) -> Curve:
+def _times(curve: Curve, c: int) -> Curve:
     return tuple((start, tuple(c * x for x in piece)) for start, piece in curve)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +30,12 @@ from dpjoin.privacy.degree_bounds import (
     subsets,
     weighted_results,
 )
-from dpjoin.privacy.gauge import Boundaries, gauge, gauge_bound
+from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.numbers import Numbers, root_up, wide
 from dpjoin.privacy.owners import check_removals, owners_per_row, rows_per_owner
 from dpjoin.privacy.parts import OneTable, Rules
-from dpjoin.privacy.residual import residual_bound, residual_level
+from dpjoin.privacy.residual import Boundaries, residual_bound, residual_level
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
 from dpjoin.spec.persons import owner_of
 from dpjoin.spec.schema import DegreeBound, Schema, with_caps
@@ -55,11 +54,6 @@ class Bound:
     """An upper bound on how many join results one row can change. Only a Curator mints one."""
 
     value: int
-    shares: Mapping[str, Fraction] = field(default_factory=dict)
-    """By which factor a row of a table pays less, because it can change fewer; 1 where not named."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))  # charges rest on them
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +88,6 @@ class Instance:
     """How many rows of its table one more row can push out, where bounds are enforced."""
     scattered: bool = False
     """Whether those rows may lie in another sub-instance than the row itself."""
-    shares: Mapping[str, Fraction] = field(default_factory=dict)
-    """By which factor a row of a table was charged less for this sub-instance; 1 where not named."""
     _answers: dict[int, tuple[Group, Numbers]] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -126,9 +118,7 @@ class Instance:
 
     # -- other instances ------------------------------------------------------------------------------
 
-    def restricted(
-        self, name: str, rules: Mapping[str, Rules], limits: Sequence[Limit], shares: Mapping[str, Fraction]
-    ) -> Instance:
+    def restricted(self, name: str, rules: Mapping[str, Rules], limits: Sequence[Limit]) -> Instance:
         """The rows that satisfy rules. Proof: P-50."""
         return replace(
             self,
@@ -136,19 +126,16 @@ class Instance:
             part=name,
             whole=False,
             limits=tuple(limits),
-            shares=shares,
             scattered=self.pushed_out > 0,
         )
 
-    def one_table(
-        self, name: str, asked: OneTable, limits: Sequence[Limit], shares: Mapping[str, Fraction]
-    ) -> Instance:
+    def one_table(self, name: str, asked: OneTable, limits: Sequence[Limit]) -> Instance:
         """Some rows of one table; the others play no part. Proof: P-50."""
         if self.owner and not owner_of(self.schema, self.schema.table(asked.table)):
             raise BudgetError(f"table {asked.table!r} by itself must have the owner; its rows may have none")
         by = asked.labels.attributes if asked.labels is not None else ()
         engine = self.engine.alone(asked.table, by, asked.values, asked.keep)
-        restricted = self.restricted(name, asked.rules, limits, shares)
+        restricted = self.restricted(name, asked.rules, limits)
         return replace(restricted, schema=engine.schema, open_engine=lambda: engine)
 
     def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Instance:
@@ -231,10 +218,15 @@ class Instance:
         return found
 
     def part_bound(self) -> Bound | None:
-        """From the caps of a sub-instance, with each table's share; None where these are not enough. Proof: P-48."""
+        """From the caps of a sub-instance; None where these are not enough. Proof: P-48."""
         self.require_unweighted("a bound of caps")
         self.require_rows("a bound of caps")
-        return capped_bound(self.schema, self.limits) if self.part is not None else None
+        if self.part is None:
+            return None
+        names = frozenset(t.name for t in self.schema.tables)
+        caps = [most_results(self.schema, names - {t}, self.limits) for t in self.schema.private_tables]
+        known = [cap for cap in caps if cap is not None]
+        return Bound(max(1, *known)) if len(known) == len(caps) else None
 
     def sensitivity_level(self, cost: Approximate | Concentrated) -> Level:
         """What a noisy sensitivity bound hides: the gauge, or the paper's residual sensitivity. Proof: P-28."""
@@ -326,12 +318,6 @@ class Instance:
             return 1
         return 4 if self.owner else 2
 
-    def check_share(self, bound: Bound | None) -> None:
-        """Refuse a bound under which a row of some table would have to pay more than it was charged. Proof: P-50."""
-        shares = bound.shares if bound is not None else {}
-        if any(shares.get(table, Fraction(1)) > granted for table, granted in self.shares.items()):
-            raise BudgetError("this sub-instance pays by table, so only its caps may be used as a bound")
-
     # -- exact values, private --------------------------------------------------------------------------
 
     def known(self, group: object) -> Group | None:
@@ -359,17 +345,6 @@ class Instance:
         middles = weight_ranges(group).sum.astype(object)
         moved: Numbers = 2 * wide(exact) - middles * self.exact_join_size
         return moved
-
-
-def capped_bound(schema: Schema, limits: Sequence[Limit]) -> Bound | None:
-    """The bound that limits on degrees give, with each private table's share of it squared. Proof: P-48."""
-    names = frozenset(t.name for t in schema.tables)
-    found = {t: most_results(schema, names - {t}, limits) for t in schema.private_tables}
-    caps = {t: max(1, cap) for t, cap in found.items() if cap is not None}
-    if len(caps) < len(found):
-        return None
-    largest = max(caps.values())
-    return Bound(largest, {t: Fraction(cap, largest) ** 2 for t, cap in caps.items()})
 
 
 @lru_cache(maxsize=512)

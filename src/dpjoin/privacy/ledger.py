@@ -7,8 +7,8 @@ row can pay at most.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -48,8 +48,6 @@ class Event:
     noisy: int | None = None
     part: str | None = None
     """The sub-instance it looked at; None for all rows."""
-    shares: Mapping[str, Fraction] = field(default_factory=dict)
-    """By which factor a row of a table pays less rho, because it moves less than `moves`; 1 where not named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,38 +123,28 @@ class Ledger:
 
     @property
     def rho(self) -> Fraction:
-        def paid(event: Event, table: str | None) -> Fraction:
-            if not isinstance(event.cost, Concentrated):
-                return Fraction(0)
-            return event.cost.rho * (event.shares.get(table, Fraction(1)) if table is not None else 1)
-
-        return self._total(paid)
+        return self._total("rho")
 
     @property
     def epsilon(self) -> Fraction:
         """Of (epsilon, delta) stages and of Laplace noise; rounds inside a reserved block are paid by the block."""
-        return self._total(lambda e, _: Fraction(0) if isinstance(e.cost, Pure) else e.cost.epsilon)
+        return self._total("epsilon")
 
     @property
     def delta(self) -> Fraction:
-        return self._total(lambda e, _: Fraction(0) if isinstance(e.cost, Pure) else e.cost.delta)
+        return self._total("delta")
 
-    def _total(self, paid: Callable[[Event, str | None], Fraction]) -> Fraction:
+    def _total(self, amount: str) -> Fraction:
         """What one row pays at most: everything that looks at all rows, and the worst of each stage. Proof: P-45."""
-
-        def in_part(part: str | None, table: str | None) -> Fraction:
-            return sum((paid(e, table) for e in of_part.get(part, ())), Fraction(0))
-
-        of_part: dict[str | None, list[Event]] = {}
+        paid: dict[str | None, Fraction] = defaultdict(Fraction)
         for event in self.events:
-            of_part.setdefault(event.part, []).append(event)
-        if not set(of_part) <= {None, *(part.name for part in self.parts)}:
+            paid[event.part] += Fraction(0) if isinstance(event.cost, Pure) else getattr(event.cost, amount, 0)
+        if not set(paid) <= {None, *(part.name for part in self.parts)}:
             raise BudgetError("every event must be about all rows or about a sub-instance that the ledger knows")
-        total = in_part(None, None)
+        total = paid[None]
         for stage in dict.fromkeys(part.stage for part in self.parts):
             parts = [part for part in self.parts if part.stage == stage]
-            worst_of = every_part if self.owner else worst_row
-            total += worst_of([p.places for p in parts], lambda n, table: in_part(parts[n].name, table))  # noqa: B023
+            total += worst_row([p.places for p in parts], [paid[p.name] for p in parts], person=bool(self.owner))
         return total
 
 
@@ -168,19 +156,16 @@ def _is_covered(event: Event, composition: Composition) -> bool:
     return (laplace or not event.cost.epsilon) and (composition.covers(event.mechanism) or not event.cost.rho)
 
 
-def every_part(places: Sequence[Places], paid: Callable[[int, str], Fraction]) -> Fraction:
-    """What a person pays who may have rows everywhere: all of it. Proof: P-80."""
-    dearest = (max((paid(n, table) for table in place), default=Fraction(0)) for n, place in enumerate(places))
-    return sum(dearest, Fraction(0))
+def worst_row(places: Sequence[Places], amounts: Sequence[Fraction], *, person: bool = False) -> Fraction:
+    """The most that one row of any table pays, where being in a place costs its amount. Proof: P-44.
 
-
-def worst_row(places: Sequence[Places], paid: Callable[[int, str], Fraction]) -> Fraction:
-    """The most that one row of any table pays, where being in place n costs a row of a table paid(n, table)."""
+    A person, who may have rows everywhere, pays for all of them. Proof: P-80.
+    """
+    paid = list(zip(places, amounts, strict=True))
+    if person:
+        return sum((amount for place, amount in paid if place), Fraction(0))
     tables = {table for place in places for table in place}
-    of_table = (
-        largest_total([(place[table], paid(n, table)) for n, place in enumerate(places) if table in place])
-        for table in tables
-    )
+    of_table = (largest_total([(place[t], amount) for place, amount in paid if t in place]) for t in tables)
     return max(of_table, default=Fraction(0))
 
 

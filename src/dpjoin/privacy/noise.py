@@ -50,9 +50,6 @@ _LEVEL_MARGIN = Fraction(1, 1 << 40)
 _LEVEL_BLOCK = 1 << 13
 """Scores that are sorted at once: small enough for the processor's cache."""
 
-_LEVELS_LOOKED_FOR = 12
-"""As long as candidates lie in so few levels, looking for those of a level costs less than sorting them all."""
-
 _LARGEST_FLOAT_SCALE = 1 << 30
 _LARGEST_SCALE = 1 << 52
 """Up to here a magnitude is drawn in two parts, and fits int64 but for a probability below exp(-2**10)."""
@@ -163,8 +160,6 @@ def truncated_discrete_laplace(*, scale: Fraction, half_width: int) -> int:
     """
     _require_positive("scale", scale)
     _require_half_width(half_width)
-    if half_width <= scale:
-        return _by_uniform(half_width, lambda x: Fraction(abs(x)) / scale)
     return _by_rejection(half_width, lambda: discrete_laplace(scale=scale))
 
 
@@ -175,8 +170,6 @@ def truncated_discrete_gaussian(*, variance: Fraction, half_width: int) -> int:
     """
     _require_positive("variance", variance)
     _require_half_width(half_width)
-    if half_width**2 <= 2 * variance:
-        return _by_uniform(half_width, lambda x: x * x / (2 * variance))
     return _by_rejection(half_width, lambda: discrete_gaussian(variance=variance))
 
 
@@ -184,7 +177,7 @@ def truncated_discrete_laplace_array(*, scale: Fraction, half_width: int, size: 
     """`size` independent draws of `truncated_discrete_laplace`, int64; half_width < 2**62. Proof: P-10."""
     _require_positive("scale", scale)
     _require_half_width(half_width, below=1 << 62)
-    if half_width <= scale or scale > _LARGEST_FLOAT_SCALE:
+    if scale > _LARGEST_FLOAT_SCALE:
         draws = _object_array(lambda: truncated_discrete_laplace(scale=scale, half_width=half_width), size)
         return draws.astype(np.int64)
     return half_width + _collect(lambda count: _within(_laplace_batch(scale, count), half_width), size)
@@ -194,7 +187,7 @@ def truncated_discrete_gaussian_array(*, variance: Fraction, half_width: int, si
     """`size` independent draws of `truncated_discrete_gaussian`, int64; half_width < 2**62. Proof: P-11."""
     _require_positive("variance", variance)
     _require_half_width(half_width, below=1 << 62)
-    if half_width**2 <= 2 * variance or not _SMALLEST_FLOAT_VARIANCE <= variance < _LARGEST_FLOAT_SCALE**2:
+    if not _SMALLEST_FLOAT_VARIANCE <= variance < _LARGEST_FLOAT_SCALE**2:
         draws = _object_array(lambda: truncated_discrete_gaussian(variance=variance, half_width=half_width), size)
         return draws.astype(np.int64)
     scale = isqrt(floor(variance)) + 1
@@ -211,65 +204,32 @@ def exponential_choice(scores: Sequence[int] | NDArray[Any], *, rate: Fraction) 
     >>> exponential_choice([0, 10**40], rate=Fraction(1))
     1
     """
-    return Choice(scores, rate=rate).draw()
-
-
-class Choice:
-    """Independent draws of `exponential_choice` from one list of scores: the work is done once. Proof: P-12.
-
-    Candidates are sorted into levels by how far behind they are, rate·gap. A level is proposed by a whole number that
-    is a little above exp(-rate·gap) for all of its candidates, one of them uniformly, and it is kept with the exact
-    ratio. So most proposals are kept, however the scores are spread.
-    """
-
-    def __init__(self, scores: Sequence[int] | NDArray[Any], *, rate: Fraction) -> None:
-        if rate < 0:
-            raise ValueError(f"rate ({rate}) must not be negative; negate the scores to prefer small ones")
-        if len(scores) == 0:
-            raise ValueError("scores (none) must hold at least one candidate")
-        self.scores, self._top = _whole_scores(scores)
-        self._rate = rate
-        self._levels = np.empty(len(scores), dtype=np.int16)
-        counts = np.zeros(_LAST_LEVEL + 1, dtype=np.int64)
-        for start in range(0, len(scores), _LEVEL_BLOCK):
-            part = slice(start, start + _LEVEL_BLOCK)
-            places = _exponents(self._top - self.scores[part], rate * _LEVELS_PER_UNIT)
-            np.minimum(places, _LAST_LEVEL, out=places)
-            self._levels[part] = places
-            counts += np.bincount(self._levels[part], minlength=_LAST_LEVEL + 1)
-        self._occupied = np.flatnonzero(counts).tolist()
-        weights = _level_weights(_LEVEL_MARGIN)
-        self._edges = list(accumulate(int(counts[level]) * weights[level] for level in self._occupied))
-        self._starts = (np.cumsum(counts) - counts).tolist()
-        self._members: dict[int, NDArray[np.intp]] = {}
-        self._order: NDArray[np.intp] | None = None
-
-    def draw(self) -> int:
-        """An index, as `exponential_choice` says."""
-        while len(self.scores) > 1:
-            at = uniform_below(self._edges[-1])
-            place = bisect_right(self._edges, at)
-            level = self._occupied[place]
-            weight = _level_weights(_LEVEL_MARGIN)[level]
-            member = (at - (self._edges[place - 1] if place else 0)) // weight
-            index, word = self._member(level, member), secrets.randbits(32)
-            if level < _LAST_LEVEL and word < _surely_kept(_LEVEL_MARGIN):
-                return index
-            gamma = self._rate * (self._top - int(self.scores[index]))
-            if _below_exp(word, 32, gamma, Fraction(weight, 1 << _LEVEL_BITS)):
-                return index
-        return 0
-
-    def _member(self, level: int, number: int) -> int:
-        """One candidate of a level. The first levels are looked for, one by one; then all candidates are sorted."""
-        if self._order is None and level not in self._members:
-            if len(self._members) < _LEVELS_LOOKED_FOR:
-                self._members[level] = np.flatnonzero(self._levels == level)
-            else:
-                self._order = np.argsort(self._levels, kind="stable")
-        if self._order is None:
-            return int(self._members[level][number])
-        return int(self._order[self._starts[level] + number])
+    if rate < 0:
+        raise ValueError(f"rate ({rate}) must not be negative; negate the scores to prefer small ones")
+    if len(scores) == 0:
+        raise ValueError("scores (none) must hold at least one candidate")
+    whole, top = _whole_scores(scores)
+    # Candidates lie on levels by how far behind they are, rate·gap. A level is proposed by a whole number that is a
+    # little above exp(-rate·gap) for all of its candidates, one of them uniformly, and that is kept with the exact
+    # ratio. So most proposals are kept, however the scores are spread.
+    levels = np.empty(len(whole), dtype=np.int16)
+    for start in range(0, len(whole), _LEVEL_BLOCK):
+        part = slice(start, start + _LEVEL_BLOCK)
+        levels[part] = np.minimum(_exponents(top - whole[part], rate * _LEVELS_PER_UNIT), _LAST_LEVEL)
+    counts, weights = np.bincount(levels), _level_weights(_LEVEL_MARGIN)
+    occupied = np.flatnonzero(counts).tolist()
+    edges = list(accumulate(int(counts[level]) * weights[level] for level in occupied))
+    while len(whole) > 1:
+        at = uniform_below(edges[-1])
+        place = bisect_right(edges, at)
+        level = occupied[place]
+        member = (at - (edges[place - 1] if place else 0)) // weights[level]
+        index, word = int(np.flatnonzero(levels == level)[member]), secrets.randbits(32)
+        if level < _LAST_LEVEL and word < _surely_kept(_LEVEL_MARGIN):
+            return index
+        if _below_exp(word, 32, rate * (top - int(whole[index])), Fraction(weights[level], 1 << _LEVEL_BITS)):
+            return index
+    return 0
 
 
 @cache
@@ -420,14 +380,6 @@ def _collect(batch: Callable[[int], IntArray], size: int) -> IntArray:
 
 def _within(values: IntArray, half_width: int) -> IntArray:
     return values[np.abs(values) <= half_width]
-
-
-def _by_uniform(half_width: int, exponent: Callable[[int], Fraction]) -> int:
-    """Wide noise, narrow support: a uniform proposal is kept with probability exp(-1) at least."""
-    while True:
-        x = uniform_below(2 * half_width + 1) - half_width
-        if bernoulli_exp(exponent(x)):
-            return half_width + x
 
 
 def _by_rejection(half_width: int, draw: Callable[[], int]) -> int:

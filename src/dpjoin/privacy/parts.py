@@ -15,40 +15,27 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import instance, mapping, names, text, whole
-from dpjoin.engine.interface import LISTED, Labels, Rules, Value
+from dpjoin.canonical import Checks, settle
+from dpjoin.engine.interface import LISTED as LISTED
+from dpjoin.engine.interface import Labels as Labels
+from dpjoin.engine.interface import Rules as Rules
+from dpjoin.engine.interface import Value as Value
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.degree_bounds import Limit
 from dpjoin.spec.schema import Schema
 
-__all__ = [
-    "LISTED",
-    "Labels",
-    "NoisyDegrees",
-    "NoisyRanks",
-    "OneTable",
-    "Question",
-    "Rules",
-    "Value",
-    "bucket_cap",
-    "check_question",
-    "part_limits",
-    "rows_by_rank",
-]
+CHECK = Checks(BudgetError)
 
 
 def canonical_rules(rules: object, what: str) -> dict[str, dict[Labels, int]]:
     """Rules by table, copied: names are text, labels are Labels, buckets are whole numbers. Proof: P-73."""
-    found: dict[str, dict[Labels, int]] = {}
-    for table, part in mapping(rules, f"{what}: rules", error=BudgetError).items():
-        pairs = mapping(part, f"{what}: rules of a table", error=BudgetError).items()
-        found[text(table, f"{what}: a table", error=BudgetError)] = {
-            instance(labels, Labels, f"{what}: labels", error=BudgetError): whole(
-                bucket, f"{what}: a bucket", error=BudgetError
-            )
-            for labels, bucket in pairs
+    return {
+        CHECK.text(table, f"{what}: a table"): {
+            CHECK.instance(labels, Labels, f"{what}: labels"): CHECK.whole(bucket, f"{what}: a bucket")
+            for labels, bucket in CHECK.mapping(part, f"{what}: rules of a table").items()
         }
-    return found
+        for table, part in CHECK.mapping(rules, f"{what}: rules").items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +52,9 @@ class Question:
 
     def __post_init__(self) -> None:
         # Limits go by the rows that were asked about: whatever becomes of the caller's rules, nobody can change these.
-        object.__setattr__(self, "name", text(self.name, "a question's name", error=BudgetError))
-        what = f"question {self.name!r}"
-        rules = {table: MappingProxyType(part) for table, part in canonical_rules(self.rules, what).items()}
-        object.__setattr__(self, "rules", MappingProxyType(rules))
-        for key in ("by", "distinct"):
-            object.__setattr__(self, key, names(getattr(self, key), f"{what}: {key}", error=BudgetError))
+        settle(self, "a question", name=CHECK.text, by=CHECK.names, distinct=CHECK.names, rules=canonical_rules)
+        frozen = {table: MappingProxyType(part) for table, part in self.rules.items()}
+        object.__setattr__(self, "rules", MappingProxyType(frozen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +70,9 @@ class OneTable:
     bucket: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", text(self.table, "a table", error=BudgetError))
-        what = f"table {self.table!r}"
-        object.__setattr__(self, "keep", names(self.keep, f"{what}: attributes to keep", error=BudgetError))
-        object.__setattr__(self, "bucket", whole(self.bucket, f"{what}: bucket", error=BudgetError))
+        settle(self, "one table", table=CHECK.text, keep=CHECK.names, bucket=CHECK.whole)
         if self.labels is not None:
-            instance(self.labels, Labels, f"{what}: labels", error=BudgetError)
+            CHECK.instance(self.labels, Labels, "one table: labels")
 
     @property
     def rules(self) -> dict[str, Rules]:

@@ -85,18 +85,6 @@ def sensitivity_forms(b: Boundaries) -> list[list[Form]]:
     return [_forms(b, all_but(b, i)) for i in b.tables if i in b.private]
 
 
-def local_sensitivity_at(b: Boundaries, k: int) -> int:
-    """LŜ^k: a bound of the local sensitivity of all instances that k rows can turn this one into. Proof: P-36.
-
-    >>> [local_sensitivity_at(star((1000, 1, 1)), k) for k in (0, 1, 60)]
-    [1000, 2000, 61000]
-    """
-    best = 0
-    for forms in sensitivity_forms(b):
-        best = max(best, _largest_at(forms, k, best))
-    return best
-
-
 def residual_sensitivity(b: Boundaries, beta: Fraction) -> Fraction:
     """RS: at least max_k exp(-beta·k)·LŜ^k, and at most 1 + 2**-60 times that. Proof: P-42.
 
@@ -225,43 +213,6 @@ def halves(box: Box, slopes: Sequence[int]) -> list[Box]:
         (low, (*widths[:cut], left, *widths[cut + 1 :])),
         (upper, (*widths[:cut], widths[cut] - left - 1, *widths[cut + 1 :])),
     ]
-
-
-def _largest_at(forms: Sequence[Form], k: int, best: int) -> int:
-    """The larger of `best` and the largest minimum of the forms over whole s >= 0 with sum k. Proof: P-36."""
-    variables = variable_count(forms[0])
-    if variables == 0:
-        return max(best, min(form[0] for form in forms))
-    boxes: list[Box] = [((0,) * variables, (k,) * variables)]
-    while boxes:
-        low, widths = boxes.pop()
-        left = k - sum(low)
-        if left < 0 or sum(widths) < left:
-            continue
-        widths = tuple(min(w, left) for w in widths)
-        bound, point, steep = None, low, [0] * variables
-        for form in forms:
-            constant, slopes, unit = majorant(moved_form(form, low), widths)
-            filled = _filled(slopes, widths, left)
-            value = (constant + sum(x * y for x, y in zip(slopes, filled, strict=True))) // unit
-            if bound is None or value < bound:
-                bound, steep = value, slopes
-                point = tuple(x + y for x, y in zip(low, filled, strict=True))
-        assert bound is not None
-        if bound > best:
-            best = max(best, min(form_at(form, point) for form in forms))
-            if bound > best and any(widths):
-                boxes.extend(halves((low, widths), steep))
-    return best
-
-
-def _filled(slopes: Sequence[int], widths: Sequence[int], total: int) -> list[int]:
-    """The u in the box with sum `total` at which the linear function is largest: steepest side first."""
-    filled = [0] * len(widths)
-    for n in sorted(range(len(widths)), key=lambda n: -slopes[n]):
-        filled[n] = min(widths[n], total)
-        total -= filled[n]
-    return filled
 
 
 def _check(beta: Fraction, steps: int) -> None:

@@ -1,16 +1,14 @@
-"""Half-widths of truncated noise, each with a certificate in exact arithmetic.
+"""What truncated noise costs in delta: rational upper bounds in exact arithmetic.
 
 A half-width that is one too small breaks the guarantee, and floats are not to be trusted with that one.
-So floats may guess here, and a rational upper bound on delta decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
-from math import ceil, floor, isqrt, sqrt
-from statistics import NormalDist
+from math import ceil, floor, isqrt
 
+from dpjoin.privacy.numbers import root_up
 from dpjoin.privacy.rational import exp_lower, exp_upper, log_upper
 
 _SCALE = 256
@@ -32,8 +30,7 @@ def laplace_delta(*, epsilon: Fraction, sensitivity: int, half_width: int) -> Fr
     >>> laplace_delta(epsilon=Fraction(1), sensitivity=1, half_width=13) <= delta
     False
     """
-    _require_epsilon(epsilon)
-    _require_sensitivity(sensitivity)
+    _require(epsilon=epsilon, sensitivity=sensitivity)
     if half_width < sensitivity - 1:
         raise ValueError(
             f"half_width ({half_width}) must be at least sensitivity - 1 ({sensitivity - 1}); widen the noise"
@@ -47,35 +44,13 @@ def laplace_delta(*, epsilon: Fraction, sensitivity: int, half_width: int) -> Fr
     return min(Fraction(1), tail * (exp_upper(epsilon, bits=bits) - 1) / whole)
 
 
-def laplace_half_width(*, epsilon: Fraction, delta: Fraction, sensitivity: int) -> int:
-    """The least half-width (τ) whose `laplace_delta` is at most delta. Proof: P-14.
-
-    >>> laplace_half_width(epsilon=Fraction(1), delta=Fraction(1, 10**6), sensitivity=1)
-    14
-    """
-    _require_epsilon(epsilon)
-    _require_delta(delta)
-    _require_sensitivity(sensitivity)
-
-    def passes(half_width: int) -> bool:
-        return laplace_delta(epsilon=epsilon, sensitivity=sensitivity, half_width=half_width) <= delta
-
-    step = epsilon / sensitivity
-    bits = _laplace_bits(step)
-    odds = (exp_upper(epsilon, bits=bits) - 1 + 2 * delta) / (delta * (1 + exp_lower(-step, bits=bits)))
-    guess = ceil(log_upper(odds, bits=bits) / step - 1)
-    return _least(passes, smallest=sensitivity - 1, guess=guess, stride=1)
-
-
 def paper_laplace_half_width(*, epsilon: Fraction, delta: Fraction, sensitivity: int) -> int:
     """The paper's τ = (Δ/ε)·ln(1 + (e^ε - 1)/δ), rounded up. About twice as private as asked. Proof: P-15.
 
     >>> paper_laplace_half_width(epsilon=Fraction(1), delta=Fraction(1, 10**6), sensitivity=1)
     15
     """
-    _require_epsilon(epsilon)
-    _require_delta(delta)
-    _require_sensitivity(sensitivity)
+    _require(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
     step = epsilon / sensitivity
     bits = _laplace_bits(step)
     return ceil(log_upper(1 + (exp_upper(epsilon, bits=bits) - 1) / delta, bits=bits) / step)
@@ -91,50 +66,18 @@ def gaussian_delta(*, variance: Fraction, sensitivity: int, half_width: int) -> 
     >>> Fraction(1, 10**7) < delta < Fraction(2, 10**7)
     True
     """
-    _require_variance(variance)
-    _require_sensitivity(sensitivity)
+    _require(variance=variance, sensitivity=sensitivity)
     room = half_width - sensitivity - 1
     if room < 0 or room**2 < variance:
         raise ValueError(
             f"half_width ({half_width}) must be at least sensitivity + 1 + sqrt(variance) "
-            f"({gaussian_smallest_half_width(variance=variance, sensitivity=sensitivity)}); widen the noise"
+            f"({sensitivity + 1 + root_up(ceil(variance))}); widen the noise"
         )
     first = half_width - sensitivity + 1
     sigma = isqrt(floor(variance))
     cap = _cap_sum(first, sensitivity, max(1, sigma // _BLOCKS), variance)
     edge = exp_upper(-(first**2) / (2 * variance)) * cap
     return min(Fraction(1), edge / _whole_sum(half_width, max(1, 4 * sigma // _BLOCKS), variance))
-
-
-def gaussian_smallest_half_width(*, variance: Fraction, sensitivity: int) -> int:
-    """The least half-width s with (s - sensitivity - 1)² >= variance, whatever delta is. Proof: P-17.
-
-    >>> gaussian_smallest_half_width(variance=Fraction(100), sensitivity=1)
-    12
-    """
-    _require_variance(variance)
-    _require_sensitivity(sensitivity)
-    square = ceil(variance)
-    root = isqrt(square)
-    return sensitivity + 1 + (root if root**2 == square else root + 1)
-
-
-def gaussian_half_width(*, variance: Fraction, delta: Fraction, sensitivity: int) -> int:
-    """The least half-width (s) whose `gaussian_delta` is at most delta. Proof: P-17.
-
-    >>> gaussian_half_width(variance=Fraction(100), delta=Fraction(1, 10**6), sensitivity=1)
-    47
-    """
-    _require_delta(delta)
-    smallest = gaussian_smallest_half_width(variance=variance, sensitivity=sensitivity)
-
-    def passes(half_width: int) -> bool:
-        return gaussian_delta(variance=variance, sensitivity=sensitivity, half_width=half_width) <= delta
-
-    sigma = isqrt(floor(variance)) if variance > 1 << 60 else sqrt(variance)
-    quantile = -NormalDist().inv_cdf(min(0.5, max(float(delta), 1e-300)))
-    guess = sensitivity + ceil(sigma * Fraction(quantile))
-    return _least(passes, smallest=smallest, guess=guess, stride=1 + isqrt(floor(variance)) // 64)
 
 
 def _cap_sum(first: int, count: int, block: int, variance: Fraction) -> Fraction:
@@ -170,48 +113,12 @@ def _whole_sum(half_width: int, block: int, variance: Fraction) -> Fraction:
     return 1 + Fraction(2 * total, one)
 
 
-def _least(passes: Callable[[int], bool], *, smallest: int, guess: int, stride: int) -> int:
-    """A half-width that passes while the one below it fails or is below `smallest`."""
-    high = max(smallest, guess)
-    step = stride
-    while not passes(high):
-        high += step
-        step *= 2
-    low, step = high, stride  # now walk down to one that fails, or off the end
-    while low >= smallest and passes(low):
-        high = low
-        low -= step
-        step *= 2
-    low = max(low, smallest - 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if passes(middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
 def _laplace_bits(step: Fraction) -> int:
     """Enough bits that 1 - exp(-step) keeps 128 of them for a small step, and exp(step) for a large one."""
     return 192 + step.denominator.bit_length() + step.numerator.bit_length()
 
 
-def _require_epsilon(epsilon: Fraction) -> None:
-    if epsilon <= 0:
-        raise ValueError(f"epsilon ({epsilon}) must be positive")
-
-
-def _require_delta(delta: Fraction) -> None:
-    if not 0 < delta < 1:
-        raise ValueError(f"delta ({delta}) must be between 0 and 1")
-
-
-def _require_sensitivity(sensitivity: int) -> None:
-    if sensitivity < 1:
-        raise ValueError(f"sensitivity ({sensitivity}) must be a positive integer")
-
-
-def _require_variance(variance: Fraction) -> None:
-    if variance <= 0:
-        raise ValueError(f"variance ({variance}) must be positive")
+def _require(**positive: Fraction | int) -> None:
+    for name, value in positive.items():
+        if value <= 0 or (name == "delta" and value >= 1):
+            raise ValueError(f"{name} ({value}) must be positive{', and below 1' if name == 'delta' else ''}")

@@ -65,8 +65,6 @@ def _event_to_json(event: Event) -> dict[str, Any]:
         out["noisy"] = event.noisy
     if event.part is not None:
         out["part"] = event.part
-    if event.shares:
-        out["shares"] = {table: str(share) for table, share in event.shares.items()}
     return out
 
 
@@ -79,5 +77,4 @@ def _event_from_json(item: Mapping[str, Any]) -> Event:
         parameters=dict(item["parameters"]),
         noisy=item.get("noisy"),
         part=item.get("part"),
-        shares={table: Fraction(share) for table, share in item.get("shares", {}).items()},
     )
