@@ -28,16 +28,16 @@ from dpjoin.theory.upper import Task, as_one
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 PROFILES = {"paper": "red", "tight": "blue"}
 SETTING = {"keys": 200, "degree": 60, "size": 32, "queries": 300, "epsilon": 1.0}
-SMALLER = {**SETTING, "degree": 20}
+THREE = {**SETTING, "keys": 2000, "degree": 20}
 """For three tables, where the sensitivity is the square of the degree."""
 VARIED: dict[str, tuple[str, float, Sequence[float]]] = {
-    "n": ("keys", 0.5, (30, 70, 170, 400, 900)),
+    "n": ("keys", 0.5, (0.2, 0.5, 1, 2, 4)),
     "Δ": ("degree", 0.5, (0.25, 0.5, 1, 2, 4)),
     "ln |D|": ("size", 0.25, (8, 16, 32, 64, 128)),
     "ln |Q|": ("queries", 0.5, (10, 40, 160, 640, 2560)),
     "ε": ("epsilon", -0.5, (0.25, 0.5, 1, 2, 4)),
 }
-"""What is varied, by which setting, the theorem's exponent, and the values (Δ: times the degree, at one join size)."""
+"""What is varied, by which setting, the theorem's exponent, and the values (n and Δ: factors; Δ at one join size)."""
 Rows = list[list[str]]
 Found = tuple[str, list[Panel]]
 """A table for the page, and figures."""
@@ -100,12 +100,13 @@ def exponents(shape: str, parameters: Sequence[str], runs: int, most: int) -> Fo
 def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str], Panel]:
     """Error against one parameter: the measured exponents beside the theorem's."""
     setting, exponent, values = VARIED[parameter]
-    base, m = SETTING if shape == "two_table" else SMALLER, len(hard.SHAPES[shape])
+    base, m = SETTING if shape == "two_table" else THREE, len(hard.SHAPES[shape])
     points: dict[str, list[tuple[float, float]]] = {"theorem, constant 1": [], **{p: [] for p in PROFILES}}
     for value in values[:most]:
-        now = {**base, setting: value}
+        now = {**base, setting: value * base[setting] if parameter == "n" else value}
         if parameter == "Δ":
-            now |= {"degree": base["degree"] * value, "keys": max(1, round(base["keys"] / value**m))}
+            times = value ** (1 / (m - 1))
+            now |= {"degree": round(base["degree"] * times), "keys": max(1, round(base["keys"] / times**m))}
         keys, degree, size, count = (int(now[k]) for k in ("keys", "degree", "size", "queries"))
         instance = hard.uniform(shape, keys=keys, degree=degree, size=size, rng=np.random.default_rng(7))
         case, budget = asked(shape, instance, count), dj.Budget(epsilon=float(now["epsilon"]), delta=1e-6)
@@ -217,10 +218,10 @@ def timing(sizes: Sequence[int], runs: int) -> Found:
         points = []
         for keys in sizes:
             instance = hard.uniform("two_table", keys=keys, degree=5, size=16, rng=np.random.default_rng(3))
-            case = Case("", instance.schema, instance.arrow(), dj.Workload.marginals(instance.schema, 2))
+            given = (instance.schema, dj.Workload.marginals(instance.schema, 2), instance.arrow(), BUDGET)
             for _ in range(runs):
                 started = time.perf_counter()
-                case.errors(1, profile=p)
+                dj.release(*given, method="two_table", profile=p)
                 points.append((instance.rows, time.perf_counter() - started))
         panel.add(p, colour, "dots", points)
         rows.append([p, "{:+.2f} ± {:.2f}".format(*slope(points)), f"{points[-1][1]:.2f}"])
@@ -230,7 +231,8 @@ def timing(sizes: Sequence[int], runs: int) -> Found:
 def markdown(title: str, head: str, rows: Rows) -> str:
     """A titled table."""
     columns = head.split(" | ")
-    lines = ("| " + " | ".join(cells) + " |" for cells in [columns, ["---"] * len(columns), *rows])
+    escaped = [[cell.replace("|", "\\|") for cell in cells] for cells in rows]
+    lines = ("| " + " | ".join(cells) + " |" for cells in [columns, ["---"] * len(columns), *escaped])
     return f"## {title}\n\n" + "\n".join(lines) + "\n"
 
 
