@@ -74,7 +74,7 @@ def bounds(
     return kind(
         join_size=known.join_size,
         lower=lower.theorem(known, task, method),
-        neighbours=lower.neighbours(known.local, epsilon=task.epsilon, delta=task.delta)[0],
+        neighbours=lower.neighbours(known.local, epsilon=task.budget.epsilon, delta=task.budget.delta)[0],
         measured=None if release is None else largest_error(release, exact_answers(workload, tables)),
         theorem=upper.theorem(known, task, method),
         proved=upper.proved(known, task, method, profile, failure=failure),

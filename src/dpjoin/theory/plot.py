@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 Points = Sequence[tuple[float, float]]
-COLOURS = {"blue": "#2563eb", "red": "#dc2626", "green": "#059669", "orange": "#d97706", "grey": "#64748b"}
+COLOURS = {"blue": "#2563eb", "red": "#dc2626", "orange": "#d97706", "grey": "#64748b"}
 GRID = 'stroke="#e2e8f0"'
-WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 250, 74, 64, 108
+WIDTH, HEIGHT, LEFT, TOP = 310, 240, 88, 40
+FONT = 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12"'
 
 
 @dataclass
@@ -26,43 +27,47 @@ class Panel:
     def add(self, name: str, colour: str, style: str, points: Points) -> None:
         self.series.append((name, colour, style, points))
 
-    def draw(self, left: float) -> list[str]:
-        """SVG elements with the panel's left edge here."""
+    def draw(self) -> list[str]:
+        """SVG elements, in a box that begins at the origin."""
         values = [p for *_, points in self.series for p in points if p[0] > 0 and p[1] > 0]
         (x0, x1), (y0, y1) = (_ends([p[i] for p in values]) for i in (0, 1))
 
         def at(x: float, y: float) -> tuple[float, float]:
-            return left + (math.log10(x) - x0) / (x1 - x0) * WIDTH, TOP + (y1 - math.log10(y)) / (y1 - y0) * HEIGHT
+            return LEFT + (math.log10(x) - x0) / (x1 - x0) * WIDTH, TOP + (y1 - math.log10(y)) / (y1 - y0) * HEIGHT
 
-        out = [text(left, TOP - 12, self.title, "start", "bold")]
+        out = [text(LEFT, TOP - 12, self.title, "start", "bold")]
         for value in _ticks(x0, x1):
             x, _ = at(value, 1)
             out += [f'<path d="M{x:.1f} {TOP}v{HEIGHT}" {GRID}/>', text(x, TOP + HEIGHT + 17, f"{value:g}")]
         for value in _ticks(y0, y1):
             _, y = at(1, value)
-            out += [f'<path d="M{left} {y:.1f}h{WIDTH}" {GRID}/>', text(left - 6, y + 4, f"{value:g}", "end")]
-        out.append(f'<rect x="{left}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
+            out += [f'<path d="M{LEFT} {y:.1f}h{WIDTH}" {GRID}/>', text(LEFT - 6, y + 4, f"{value:g}", "end")]
+        out.append(f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
         middle = TOP + HEIGHT / 2
-        out.append(text(left + WIDTH / 2, TOP + HEIGHT + 36, self.across))
-        out.append(f'<g transform="rotate(-90 {left - 50} {middle})">{text(left - 50, middle, self.up)}</g>')
+        out.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 36, self.across))
+        out.append(f'<g transform="rotate(-90 {LEFT - 64} {middle})">{text(LEFT - 64, middle, self.up)}</g>')
         for number, (name, colour, style, points) in enumerate(self.series):
             places = [at(x, y) for x, y in points if x > 0 and y > 0]
             row = TOP + HEIGHT + 58 + 17 * number
             out += _drawn(places, COLOURS[colour], style)
-            out += _drawn([(left, row - 4), (left + 24, row - 4)], COLOURS[colour], style)
-            out.append(text(left + 34, row, name, "start"))
+            out += _drawn([(LEFT, row - 4), (LEFT + 24, row - 4)], COLOURS[colour], style)
+            out.append(text(LEFT + 34, row, name, "start"))
         return out
 
 
 def save(path: Path, panels: Sequence[Panel]) -> None:
-    """Panels side by side in one file."""
-    width = LEFT + len(panels) * (WIDTH + GAP) - GAP + 24
-    height = TOP + HEIGHT + 62 + 17 * max(len(p.series) for p in panels)
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-    head += 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12">'
-    body = [e for i, panel in enumerate(panels) for e in panel.draw(LEFT + i * (WIDTH + GAP))]
-    lines = [head, '<rect width="100%" height="100%" fill="white"/>', *body, "</svg>", ""]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    """Up to three panels side by side, then the next row, in one file."""
+    tall = TOP + HEIGHT + 66 + 17 * max(len(p.series) for p in panels)
+    width, height = min(3, len(panels)) * (LEFT + WIDTH + 24), math.ceil(len(panels) / 3) * tall
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT}>',
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+    for i, panel in enumerate(panels):
+        place = f"{i % 3 * (LEFT + WIDTH + 24)} {i // 3 * tall}"
+        lines += [f'<g transform="translate({place})">', *panel.draw(), "</g>"]
+    path.write_text("\n".join([*lines, "</svg>", ""]), encoding="utf-8")
 
 
 def text(x: float, y: float, words: str, anchor: str = "middle", weight: str = "normal") -> str:

@@ -50,17 +50,9 @@ class Task:
         return cls(budget=budget, cells=float(workload.cells), queries=len(workload), norm=norm)
 
     @property
-    def epsilon(self) -> float:
-        return self.budget.epsilon
-
-    @property
-    def delta(self) -> float:
-        return self.budget.delta
-
-    @property
     def lam(self) -> float:
         """λ = ln(1/δ)/ε."""
-        return math.log(1 / self.delta) / self.epsilon
+        return math.log(1 / self.budget.delta) / self.budget.epsilon
 
     @property
     def log_cells(self) -> float:
@@ -72,11 +64,11 @@ class Task:
 
     @property
     def f_lower(self) -> float:
-        return math.sqrt(math.sqrt(self.log_cells) / self.epsilon)
+        return math.sqrt(math.sqrt(self.log_cells) / self.budget.epsilon)
 
     @property
     def f_upper(self) -> float:
-        return self.f_lower * math.sqrt(self.log_queries * math.log(1 / self.delta))
+        return self.f_lower * math.sqrt(self.log_queries * math.log(1 / self.budget.delta))
 
 
 def as_one(tables: int) -> str:
@@ -114,7 +106,7 @@ def proved(known: Facts, task: Task, method: str, profile: str, *, failure: floa
     each = 2 * failure / 3 / max(1, len(parts))
     if profile == "paper":
         halves = 2 if method in ("two_table", "multi_table") else 4
-        epsilon, delta = task.epsilon / halves / copies, task.delta / halves / copies
+        epsilon, delta = task.budget.epsilon / halves / copies, task.budget.delta / halves / copies
         return sum(paper_part(size, cap, task, epsilon, delta, each) for size, cap in parts)
     shares = tight_shares(task.budget, noisy_bound=True)
     rho, count = float(shares.queries) / copies, float(shares.count.rho) / copies
@@ -170,7 +162,7 @@ def _parts(
     known: Facts, task: Task, method: str, profile: str, failure: float
 ) -> tuple[list[tuple[float, float]], int]:
     """(join size, bound on the sensitivity) of each part, and in how many parts one row can be."""
-    paper, half = profile == "paper", (task.epsilon / 2, task.delta / 2)
+    paper, half = profile == "paper", (task.budget.epsilon / 2, task.budget.delta / 2)
     shares = tight_shares(task.budget, noisy_bound=True)
     assert shares.half_width is not None
     assert shares.bound is not None
