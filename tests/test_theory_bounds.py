@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpjoin.theory.reproduce import Case, asked, between, families, main, slope
 
 pytestmark = pytest.mark.paper
 
+ROOT = Path(__file__).parents[1]
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 TASK = Task(budget=BUDGET, cells=1024, queries=300, norm=75)
 
@@ -239,6 +241,32 @@ def test_partitioned_releases_lie_between_their_bounds(profile: str, method: str
     (error,) = case.errors(1, method=method, profile=profile)
     assert lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0] * 0.1 <= error
     assert error <= upper.proved(known, task, method, profile)
+
+
+@pytest.mark.parametrize("profile", ["paper", "tight"])
+def test_a_real_join_lies_between_its_bounds(profile: str) -> None:
+    """Flights and weather of the demo, carriers and delays alone: half the sensitivity <= measured <= proved."""
+    spec = dj.Spec.from_toml(ROOT / "src" / "dpjoin" / "data" / "demo.toml")
+    workload = dj.Workload.marginals(spec.schema, [("carrier",), ("delay",)])
+    release = dj.release(spec.schema, workload, spec.sources(), BUDGET, method="two_table", profile=profile)
+    found = bounds(spec.schema, spec.sources(), release)
+    assert repr(found).startswith("PRIVATE")
+    assert found.measured is not None
+    assert found.neighbours <= found.measured <= found.proved
+
+
+def test_the_committed_results_lie_between_their_bounds() -> None:
+    """Every hard family and every real join on the pages of results, for both profiles; `auto` is above the lower."""
+    rows = []
+    for page in ("theory-results.md", "theory-real.md"):
+        text = (ROOT / "docs" / "figures" / page).read_text(encoding="utf-8")
+        (table,) = re.findall(r"^\| tables \|[^\n]*\n\|[ -|]*\n((?:\|.*\n)*)", text, flags=re.MULTILINE)
+        rows += [[c.strip().replace(",", "") for c in line.strip("|").split("|")] for line in table.splitlines()]
+    assert len(rows) >= 25
+    for name, _, _, least, _, *pairs, auto in rows:
+        for measured, most in zip(pairs[::2], pairs[1::2], strict=True):
+            assert not measured or float(least) <= float(measured) <= float(most), name
+        assert float(least) <= float(auto), name
 
 
 # -- attacks, fits, the command ------------------------------------------------------------------------------------
