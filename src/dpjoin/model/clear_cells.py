@@ -34,7 +34,7 @@ LEAST = 1e-30
 
 
 def keep_clear_cells(fit: Fit[S], evidence: Evidence) -> Fit[S]:
-    """The same fit, with clear and small cells told apart in every measured marginal of several attributes in turn."""
+    """The same fit, with clear and small cells treated so in every measured marginal of several attributes in turn."""
     potentials, tau = fit.potentials.copy(), np.minimum(fit.tau_each, 1.0)
     ones = {
         c[0]: s for c, s in zip(fit.cliques, fit.slices, strict=False) if len(c) == 1 and evidence.precision[s].all()

@@ -56,7 +56,7 @@ class Iterate:
         self._mass, self._scale, self._seen, self._rounds = total, 1.0, 1.0, 0
 
     def answers(self, group: Group) -> FloatArray:
-        """A group's answers on the current table, in units. Its scope must be one of those told beforehand."""
+        """A group's answers on the current table, in units. Its scope must be one of those given at the start."""
         return np.asarray(group.apply(self._marginal(group.scope)), dtype=np.float64) * self._scale
 
     def _marginal(self, scope: tuple[str, ...]) -> FloatArray:

@@ -62,7 +62,7 @@ def test_many_marginals_begin_at_independence(monkeypatch: pytest.MonkeyPatch) -
     assert fits.near_cells(begun, told) is begun
 
 
-def test_joins_of_settled_fits_are_closer() -> None:
+def test_joins_of_fits_with_clear_cells_are_closer() -> None:
     """Where noise drowns cells of frequent keys, a fit has a few rows that a join multiplies."""
     table = determined(1_000, 6_000)
     true = table.T @ table
@@ -185,7 +185,7 @@ def keyed_schema(keys: int) -> dj.Schema:
     )
 
 
-def test_drowned_marginals_are_replaced_by_their_parts() -> None:
+def test_marginals_below_the_noise_are_replaced_by_their_parts() -> None:
     """Large ones with few rows in a cell, unless frequent values stand out; small ones are left to the fit."""
     asked = [("k", "a", "b"), ("k", "a", "c"), ("k", "b", "c")]
     parts = [("k", "a"), ("k", "b"), ("k", "c")]
