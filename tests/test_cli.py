@@ -302,7 +302,7 @@ def test_the_journal_names_tables_inside_databases(tmp_path):
 
 def test_the_journal_names_a_file_without_tables_once(tmp_path):
     """Whatever table was named beside it, now or in older journals: it is one source, as it is for the release."""
-    from dpjoin.cli.journal import recorded, sources_of, spent_beside
+    from dpjoin.cli.journal import recorded, sources_of, spent_before
 
     spec = make_shop(tmp_path)
     loaded = dpjoin.Spec.from_toml(spec)
@@ -313,8 +313,8 @@ def test_the_journal_names_a_file_without_tables_once(tmp_path):
     older.write_text(spec.read_text())
     with recorded(older, loaded.budget, tmp_path / "out", ["visits.csv.gz:w"]):
         pass
-    assert spent_beside(spec, found).times == 1
-    assert spent_beside(spec, ["visits.db:w"]).times == 0
+    assert spent_before(spec, found).times == 1
+    assert spent_before(spec, ["visits.db:w"]).times == 0
 
 
 def test_a_killed_release_counts_as_spent(tmp_path):

@@ -11,7 +11,7 @@ from dpjoin.measure.progress import Progress
 STAGES = {
     "read": "reading and pre-aggregating the tables",
     "sensitivity": "bounding the sensitivity",
-    "caps": "looking at degrees and sizes under caps",
+    "caps": "measuring degrees and sizes under caps",
     "degrees": "sorting key values by noisy degree",
     "sizes": "measuring the size of each level",
     "measure": "measuring marginals and fitting",

@@ -397,9 +397,9 @@ def _measured(workload: Workload) -> int:
 
 def _why(schema: Schema, method: str, *, alone: bool = False) -> str:
     if method == "auto":
-        return "a small look at degrees chooses: cap them, or heavy values table by table, or every table alone"
+        return "noisy degrees decide: cap them, model heavy values table by table, or every table by itself"
     if method == "capped":
-        return "beyond so many of one key value (a small look says how many) rows fade or go; what is left is one join"
+        return "rows beyond so many per key value (noisy degrees say how many) fade or go; the rest is one join"
     if method in _CUT:
         return _CUT[method]
     if method == "uniformize":

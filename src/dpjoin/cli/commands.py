@@ -172,7 +172,7 @@ def release(
     from dpjoin.api import release as run
     from dpjoin.auto.plan import check_feasible
     from dpjoin.auto.registry import chosen_method
-    from dpjoin.cli.journal import recorded, sources_of, spent_beside
+    from dpjoin.cli.journal import recorded, sources_of, spent_before
     from dpjoin.cli.screens import next_commands, release_summary, show_json, show_release
     from dpjoin.terminal import terminal_progress
 
@@ -182,7 +182,7 @@ def release(
         sources = _sources(loaded)
     _warn(spec, loaded)
     private = sources_of(spec, loaded.schema, sources)
-    before = spent_beside(spec, private)
+    before = spent_before(spec, private)
     if before.times:
         times = "once" if before.times == 1 else f"{before.times} times"
         _say(

@@ -19,7 +19,7 @@ from dpjoin.spec.schema import Value
 MAX_VALUES = 1000
 """A public domain with more values than this is refused: the release would hardly fit in memory."""
 _LIMIT = 100
-"""What a draft shows as a bound on degrees: an example, whatever the tables hold."""
+"""An example of a bound on degrees, whatever the tables hold."""
 _INTEGERS = "U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
 
 

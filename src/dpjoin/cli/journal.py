@@ -1,4 +1,4 @@
-"""A durable record, beside the spec, of every release that was begun from it, and from which private tables.
+"""A durable record, in the folder of the spec, of every release begun from it, and from which private tables.
 
 A line is on disk before any private row is read, so a crash cannot buy a second try for free: whatever
 was begun counts as spent, finished or not. The record holds public facts only.
@@ -35,7 +35,7 @@ class Spent:
 
 
 def journal_of(spec: Path) -> Path:
-    """Where the journal of a spec is: `flights.toml` has `flights.ledger.jsonl` beside it."""
+    """Where the journal of a spec is: `flights.toml` has `flights.ledger.jsonl` in its folder."""
     return spec.with_name(f"{spec.stem}.ledger.jsonl")
 
 
@@ -60,8 +60,8 @@ def spent(journal: Path) -> Spent:
     return _added({journal.name: _begun(journal)})
 
 
-def spent_beside(spec: Path, sources: Sequence[str]) -> Spent:
-    """Add up what was begun from this spec, and from these private tables by specs of other names beside it."""
+def spent_before(spec: Path, sources: Sequence[str]) -> Spent:
+    """Add up what was begun from this spec, and from these private tables by other specs of its folder."""
     own, tables = journal_of(spec), set(sources)
     begun = {own.name: _begun(own)}
     for journal in sorted(spec.parent.glob("*.ledger.jsonl")):

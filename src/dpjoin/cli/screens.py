@@ -32,9 +32,9 @@ WIDTH = 100
 GROUPS_SHOWN = 40
 
 
-def console(*, stderr: bool = False) -> Console:
+def console() -> Console:
     """A console that prints text as it is: bins like [0, 15) are not markup."""
-    plain = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    plain = Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
     if not plain.is_terminal or plain.width > WIDTH:
         plain.width = WIDTH
     return plain
@@ -141,7 +141,8 @@ _LOOK_UP = (
 )
 _BUCKETS = (
     "Parts that may come about, with 90 % half-widths before fitting. Every part is processed, also an empty one; "
-    "neighbours are merged where that promises less error, and where a part is too noisy only its size is measured."
+    "neighbours are merged where less error is expected, and of a part with more noise than signal only the size is "
+    "measured."
 )
 
 
@@ -232,7 +233,7 @@ def _method_words(release: Release) -> str:
 
 
 def _sensitivity_words(release: Release) -> str:
-    """How far one row moves what is measured: of the join, or of its own table where tables are modelled alone."""
+    """How far one row moves what is measured: of the join, or of its own table where each table has its own model."""
     strategy, parts = str(release.facts["strategy"]), release.model.parts if isinstance(release.model, Union) else ()
     kind = "row" if len(release.schema.tables) == 1 else "join result"
     bound = f"by at most {_counted(release.facts['sensitivity_bound'], kind, f'{kind}s')} (upper bound)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -64,25 +65,18 @@ class Attribute:
     @property
     def size(self) -> int:
         """How many values the attribute takes, `other` included."""
-        if self.values is not None:
-            known = len(self.values)
-        elif self.range is not None:
-            known = self.range[1] - self.range[0] + 1
-        elif self.bins is not None:
-            known = len(self.bins) - 1
-        else:
-            raise SpecError(
-                f"attribute {self.name!r} is a key and has no domain; give it values, a range or bins to ask about it"
-            )
-        return known + self.other
+        if self.range is not None:
+            return self.range[1] - self.range[0] + 1 + self.other
+        return len(self.bins) - 1 + self.other if self.bins is not None else len(self.labels)
 
     @property
     def labels(self) -> tuple[Value | None, ...]:
         """What a reader sees for each code; `other` is None (missing) among whole numbers and booleans."""
         known: tuple[Value | None, ...]
+        rest: Value | None = OTHER
         if self.values is not None:
             known = self.values
-            rest: Value | None = OTHER if all(isinstance(v, str) for v in self.values) else None
+            rest = OTHER if isinstance(self.values[0], str) else None
         elif self.range is not None:
             known, rest = tuple(range(self.range[0], self.range[1] + 1)), None
         elif self.bins is not None:
@@ -91,9 +85,10 @@ class Attribute:
                 f"[{_edge(a)}, {_edge(b)}{']' if i == last and math.isfinite(b) else ')'}"
                 for i, (a, b) in enumerate(pairwise(self.bins))
             )
-            rest = OTHER
         else:
-            raise SpecError(f"attribute {self.name!r} is a key and has no domain")
+            raise SpecError(
+                f"attribute {self.name!r} is a key and has no domain; give it values, a range or bins to ask about it"
+            )
         return (*known, rest) if self.other else known
 
     @property
@@ -121,23 +116,18 @@ class Attribute:
         return known
 
     def _known_code(self, value: object) -> int | None:
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            return None
         if self.values is not None:
-            if isinstance(self.values[0], str):
-                return self._positions.get(value) if isinstance(value, str) else None
-            return self._positions.get(value) if isinstance(value, int | float) else None
-        if isinstance(value, str) or not isinstance(value, int | float):
+            fits = isinstance(value, str) if isinstance(self.values[0], str) else isinstance(value, int | float)
+            return self._positions.get(value) if fits else None
+        if not isinstance(value, int | float) or value != value:
             return None
         if self.range is not None:
             low, high = self.range
             return int(value) - low if low <= value <= high and value == math.floor(value) else None
-        if self.bins is not None:
-            for i, (a, b) in enumerate(pairwise(self.bins)):
-                if a <= value < b:
-                    return i
-            return len(self.bins) - 2 if value == self.bins[-1] else None
-        return None
+        edges = self.bins or ()
+        if not edges or not edges[0] <= value <= edges[-1]:
+            return None
+        return min(bisect_right(edges, value), len(edges) - 1) - 1
 
     @cached_property
     def _positions(self) -> dict[object, int]:

@@ -1,4 +1,4 @@
-"""Two mistakes that a schema may show, and that may be meant so: these warn and never refuse.
+"""Two likely mistakes in a schema, which may be meant so: they give a warning, never an error.
 
 Joining first: a joined table released as one table protects joined rows, not the rows that were joined. Joining
 nothing: a table that shares no attribute is joined with every row of the others.
