@@ -10,7 +10,7 @@ import pytest
 
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, Schema, Table
-from dpjoin.spec.sql import Unsupported, parse_groups, read_query
+from dpjoin.spec.sql import Unsupported, parse_groups, read_query, rows_shown
 from dpjoin.spec.workload import Average, Kronecker, Workload
 
 SCHEMA = Schema(
@@ -285,3 +285,39 @@ def test_presentation_is_understood_for_answers():
     assert query.presented == 'SELECT "row" FROM answers ORDER BY n0 DESC, c0, "row" LIMIT 2'
     assert query.measures[0].title == "n"
     assert query.measures[0].asked.name == "carrier"
+
+
+@pytest.mark.parametrize(
+    ("rest", "rows"),
+    [
+        ("ORDER BY COUNT(*) DESC", [2, 0, 3, 1]),
+        ("ORDER BY SUM(rain) / COUNT(*), n", [3, 1, 2, 0]),
+        ("ORDER BY delay DESC LIMIT 50%", [3, 2]),
+        ("HAVING n BETWEEN 2 AND 2 * 3", [0, 3]),
+        ("HAVING NOT (COUNT(*) > 5 OR delay < 0)", [1, 3]),
+        ("HAVING AVG(rain) > 1 OR delay = '[15, 60)'", [0, 2]),
+        ("HAVING delay >= 0 ORDER BY 2 LIMIT 2 OFFSET 1", [3, 2]),
+    ],
+)
+def test_answers_are_sorted_and_cut_by_duckdb(rest, rows):
+    """By aggregates, selected or not, by expressions of them, and by grouped columns in the order of their codes."""
+    query = read_query(SCHEMA, f"SELECT delay, COUNT(*) AS n FROM joined GROUP BY delay {rest}")
+    count, total, average = np.array([5.0, 1.0, 9.0, 2.0]), np.array([9.0, 1.0, 9.0, 0.0]), np.array([2, np.nan, 1, 0])
+    by_title = {"n": count, "sum of rain": total, "average of rain": average, "count": count}
+    numbers = [by_title[m.title] for m in (*query.measures, *query.hidden)]
+    assert rows_shown(query.presented, [np.arange(4)], numbers) == rows
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("NOT (gate NOT IN (1, 2))", (1, 1, 0, 0, 0, 0)),
+        ("NOT (gate <> 3)", (0, 0, 1, 0, 0, 0)),
+        ("NOT (gate <> 'other')", (0, 0, 0, 0, 0, 1)),
+        ("gate <= 1 + 1", (1, 1, 0, 0, 0, 0)),
+        ("NOT gate BETWEEN -1 AND 3", (0, 0, 0, 1, 1, 0)),
+    ],
+)
+def test_negations_and_constants_are_worked_out(condition, expected):
+    """NOT of a comparison by order leaves `other` out, NOT of another one is the rest; constants may be expressions."""
+    assert row(condition) == expected
