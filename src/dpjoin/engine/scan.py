@@ -20,7 +20,6 @@ from dpjoin.spec.workload import IntArray
 
 UNGROUPED_ROWS = 4_000_000
 """Up to this many rows it is faster to fetch them as they are than to group them in the store first."""
-_WORD_BITS = 62
 
 
 class Store(Protocol):
@@ -108,24 +107,14 @@ class Scan:
             if attribute.name not in self.owned or encode.low_of_range(attribute) is not None:
                 conditions += encode.kept(attribute, column)
         source = f"FROM {self._within_bounds()}{_where(conditions)}"
-        types = [_small(self.schema.attribute(a).size) for a in self.owned]
-        if not grouped:
-            small = {f"c{i}": f"TRY_CAST({codes[a]} AS {types[i]})" for i, a in enumerate(self.owned)}
-            return f"SELECT {_outputs({**joins, **small} or {'nothing': 'CAST(0 AS UTINYINT)'})} {source}"
-        # Fewer columns group faster, so codes are packed into words.
-        words: list[list[str]] = []
-        unpacked, used = {}, _WORD_BITS
-        for i, a in enumerate(self.owned):
-            bits = max(1, (self.schema.attribute(a).size - 1).bit_length())
-            if used + bits > _WORD_BITS:
-                words.append([])
-                used = 0
-            words[-1].append(f"CAST({codes[a]} AS BIGINT) * {1 << used}")
-            unpacked[f"c{i}"] = f"CAST((w{len(words) - 1} >> {used}) & {(1 << bits) - 1} AS {types[i]})"
-            used += bits
-        packed = {f"w{i}": " + ".join(word) for i, word in enumerate(words)}
-        inner = f"SELECT {_outputs({**joins, **packed, 'n': 'count(*)'})} {source} GROUP BY ALL"
-        return f"SELECT {_outputs({**{k: k for k in joins}, **unpacked, 'n': 'n'})} FROM ({inner})"
+        small = {
+            f"c{i}": f"TRY_CAST({codes[a]} AS {_small(self.schema.attribute(a).size)})"
+            for i, a in enumerate(self.owned)
+        }
+        counted = {"n": "count(*)"} if grouped else {}
+        outputs = {**joins, **small, **counted} or {"nothing": "CAST(0 AS UTINYINT)"}
+        columns = ", ".join(f"{sql} AS {name}" for name, sql in outputs.items())
+        return f"SELECT {columns} {source}{' GROUP BY ALL' if grouped else ''}"
 
     def _within_bounds(self) -> str:
         """The table's rows whose rank in each group of a declared degree bound is within the limit.
@@ -186,10 +175,6 @@ class Scan:
         """The attribute's columns in all tables."""
         holders = [self.schema.table(t) for t in self.schema.tables_with(attribute)]
         return [self.opened[t.name].column(t.column(attribute)) for t in holders]
-
-
-def _outputs(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
 
 
 def _where(conditions: Sequence[str]) -> str:
