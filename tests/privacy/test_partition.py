@@ -12,6 +12,7 @@ import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.accounting import (
+    ZERO_CONCENTRATED,
     Accountant,
     Approximate,
     Budget,
@@ -21,6 +22,7 @@ from dpjoin.privacy.accounting import (
 )
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger
+from dpjoin.privacy.mechanisms import choosing
 from dpjoin.privacy.parts import Labels, OneTable, Question
 
 BUDGET = Budget(epsilon=10.0, delta=0.1)
@@ -165,3 +167,16 @@ def test_an_event_on_an_unknown_part_cannot_be_added_up() -> None:
     event = Event(mechanism="discrete Gaussian", purpose="x", cost=COST, moves=Fraction(1), part="nowhere")
     with pytest.raises(BudgetError, match="that the ledger knows"):
         _ = Ledger("zero-concentrated", (event,)).rho
+
+
+def test_a_part_counts_no_participation_and_an_idle_choice_is_refused() -> None:
+    """Labels belong to the whole instance; a choice without rho would be uniform, and paid for by nobody."""
+    made = curator()
+    labels = made.labels("heavy", [asked(made, "r", ("A",))], {(1,): 1})
+    (part,) = made.restrict("parts", {"hot": {"r": {labels: 1}}}, [Concentrated(Fraction(1, 100))])
+    with pytest.raises(BudgetError, match="of the whole instance"):
+        part.participation([{"r": {labels: 1}}])
+    with pytest.raises(BudgetError, match="paid for with rho"):
+        choosing(1, Concentrated(Fraction(0)), ZERO_CONCENTRATED)
+    with pytest.raises(BudgetError, match="must be given for a Concentrated cost"):
+        made.sensitivity_bound(Approximate(Fraction(1, 10), Fraction(1, 10**9)), half_width=5)

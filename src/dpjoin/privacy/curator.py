@@ -164,7 +164,9 @@ class Curator:
         on the largest degree for two tables and on the logarithm of the residual sensitivity for more.
         """
         cost = _of_kind(cost, Approximate, Concentrated)
-        width = _half_width(half_width) if isinstance(cost, Concentrated) else None
+        width = None if half_width is None else _half_width(half_width)
+        if isinstance(cost, Concentrated) == (width is None):
+            raise BudgetError(f"half_width ({width}) must be given for a Concentrated cost, and for no other")
         level, cap = self._instance.sensitivity_level(cost), self._instance.part_bound()
         mechanism = hiding(level.moves, cost, self._accountant.composition, half_width=width)
         event = self._event(mechanism, "sensitivity bound", more=level.parameters)
@@ -241,6 +243,7 @@ class Curator:
 
     def participation(self, asked: Sequence[Question | Mapping[str, Rules] | OneTable]) -> int:
         """In how many of these questions or sub-instances one row can be at most: a public number. Proof: P-44."""
+        self._require_whole("participation is counted")
         found = [q.rules if type(q) is Question else _rules_of(self._part(q)) for q in CHECK.items(asked, "parts")]
         return int(worst_row([self._places(r) for r in found], [Fraction(1)] * len(found)))
 

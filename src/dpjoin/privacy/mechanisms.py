@@ -174,7 +174,7 @@ def _affordable(mechanism: Mechanism, delta: Fraction, price: Callable[[], Fract
 def choosing(moves: int, cost: Pure | Concentrated, composition: Composition | None) -> Choice:
     """The exponential mechanism at this cost, where one row moves every score by at most `moves`. Proof: P-32."""
     if isinstance(cost, Concentrated):
-        if composition is None or is_laplace(cost):
+        if composition is None or is_laplace(cost) or not cost.rho:
             raise BudgetError("a choice must be paid for with rho, or by a reserved round; nothing was drawn")
         if not composition.covers(Exponential.name):
             raise BudgetError(f"{Exponential.name} does not go with {composition.name} composition; nothing was drawn")
