@@ -11,6 +11,7 @@ import math
 import os
 import sys
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -141,46 +142,39 @@ def _edge(edge: float) -> str:
 
 
 def _check_attribute(a: Attribute) -> None:
-    described = [k for k, v in (("values", a.values), ("range", a.range), ("bins", a.bins)) if v is not None]
-    described += ["key"] * a.key
-    if len(described) != 1:
-        has = " and ".join(described) if described else "none"
-        raise SpecError(f"attribute {a.name!r} must have one of values, range, bins, key = true; it has {has}")
-    if a.key and a.other:
-        raise SpecError(f"attribute {a.name!r} is a key and takes every value; remove other")
+    def check(holds: bool, rule: str) -> None:
+        if not holds:
+            raise SpecError(f"attribute {a.name!r}{rule}")
+
+    domains = {"values": a.values, "range": a.range, "bins": a.bins, "key": a.key or None}
+    described = [name for name, given in domains.items() if given is not None]
+    has = " and ".join(described) if described else "none"
+    check(len(described) == 1, f" must have one of values, range, bins, key = true; it has {has}")
+    check(not (a.key and a.other), " is a key and takes every value; remove other")
     if a.values is not None:
         kinds = {type(v) for v in a.values}
-        if len(kinds) != 1 or not kinds <= {str, int, bool}:
-            raise SpecError(
-                f"attribute {a.name!r}: values must be all text, all whole numbers or all booleans, at least one; "
-                "use bins for other numbers"
-            )
-        if len(set(a.values)) != len(a.values):
-            twice = next(v for i, v in enumerate(a.values) if v in a.values[:i])
-            raise SpecError(f"attribute {a.name!r}: value {twice!r} must occur once; remove the repetition")
-        if a.other and OTHER in a.values:
-            raise SpecError(f"attribute {a.name!r}: values hold {OTHER!r} and other = true adds it; remove one")
+        alike = len(kinds) == 1 and kinds <= {str, int, bool}
+        rule = "must be all text, all whole numbers or all booleans, at least one; use bins for other numbers"
+        check(alike, f": values {rule}")
+        twice = [v for v, count in Counter(a.values).items() if count > 1]
+        check(not twice, f": value {', '.join(map(repr, twice))} must occur once; remove the repetition")
+        clash = a.other and OTHER in a.values
+        check(not clash, f": values hold {OTHER!r} and other = true adds it; remove one")
     if a.range is not None:
-        if len(a.range) != 2 or not all(isinstance(v, int) and not isinstance(v, bool) for v in a.range):
-            raise SpecError(f"attribute {a.name!r}: range ({list(a.range)}) must be two whole numbers [low, high]")
-        if a.range[0] > a.range[1]:
-            raise SpecError(f"attribute {a.name!r}: range ({list(a.range)}) must run from low to high; swap them")
-        if max(abs(a.range[0]), abs(a.range[1])) > 2**31 - 2:
-            raise SpecError(f"attribute {a.name!r}: range ({list(a.range)}) must lie within 32-bit whole numbers")
+        told = f": range ({list(a.range)}) must"
+        check([type(v) for v in a.range] == [int, int], f"{told} be two whole numbers [low, high]")
+        check(a.range[0] <= a.range[1], f"{told} run from low to high; swap them")
+        check(max(map(abs, a.range)) <= 2**31 - 2, f"{told} lie within 32-bit whole numbers")
     if a.bins is not None:
-        if len(a.bins) < 2:
-            raise SpecError(f"attribute {a.name!r}: bins must have at least two edges")
+        check(len(a.bins) >= 2, ": bins must have at least two edges")
         for edge in a.bins:
-            if isinstance(edge, bool) or not isinstance(edge, int | float) or edge != edge:
-                raise SpecError(f"attribute {a.name!r}: bins ({edge!r}) must be a number; use values for categories")
-            if isinstance(edge, int) and abs(edge) > sys.float_info.max:
-                raise SpecError(f"attribute {a.name!r}: bins must lie between -1e308 and 1e308; write inf for no limit")
+            number = type(edge) in (int, float) and edge == edge
+            check(number, f": bins ({edge!r}) must be a number; use values for categories")
+            held = isinstance(edge, float) or abs(edge) <= sys.float_info.max
+            check(held, ": bins must lie between -1e308 and 1e308; write inf for no limit")
         for low, high in pairwise(a.bins):
-            if not low < high:
-                raise SpecError(
-                    f"attribute {a.name!r}: bins must not overlap: edge {_edge(high)} follows {_edge(low)}; "
-                    "list the edges in increasing order"
-                )
+            follows = f"edge {_edge(high)} follows {_edge(low)}"
+            check(low < high, f": bins must not overlap: {follows}; list the edges in increasing order")
 
 
 @dataclass(frozen=True, kw_only=True)
