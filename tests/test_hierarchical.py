@@ -267,7 +267,7 @@ def test_parts_cut_the_join_exactly_and_their_caps_hold(shape: str, profile: str
         for part in parts:
             inside, beside = engine.restricted(part.rules), other.restricted(part.rules)
             whole += results(inside)
-            limits = curator._limits_of(part.rules)
+            limits = curator._limits(part.rules)
             for name in names:
                 cap = most_results(schema, names - {name}, limits)
                 assert cap is not None
