@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
+from dpjoin.measure.half_widths import half_width
 from dpjoin.paper.alg2_pmw import paper_rounds
 from dpjoin.privacy import noise
+from dpjoin.privacy.accounting import ZERO_CONCENTRATED
 from dpjoin.privacy.conversion import advanced_composition_epsilon, largest_rho
-from dpjoin.privacy.gauge import gauge, gauge_bound, local_sensitivity, residual_sensitivity, star
-from dpjoin.privacy.truncated import gaussian_half_width, laplace_delta, laplace_half_width, paper_laplace_half_width
+from dpjoin.privacy.gauge import gauge, gauge_bound
+from dpjoin.privacy.residual import local_sensitivity, residual_sensitivity, star
+from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 from dpjoin.spec.hypergraph import attribute_tree
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.theory import Task, facts, hard
@@ -128,11 +132,16 @@ def test_the_lemma_on_choices_needs_the_logarithm() -> None:
     assert right / (1 + right) <= queries**-c
 
 
+def least_laplace(epsilon: Fraction, delta: Fraction) -> int:
+    """The least half-width of truncated Laplace noise that spends at most delta."""
+    return next(s for s in itertools.count(1) if laplace_delta(epsilon=epsilon, sensitivity=1, half_width=s) <= delta)
+
+
 def test_truncated_laplace_pays_twice_its_delta() -> None:
     """The paper's half-width spends half of δ; rounding it down would spend too much; the least one is between."""
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     papers = paper_laplace_half_width(epsilon=epsilon, delta=delta, sensitivity=1)
-    least = laplace_half_width(epsilon=epsilon, delta=delta, sensitivity=1)
+    least = least_laplace(epsilon, delta)
     assert least == 14
     assert laplace_delta(epsilon=epsilon, sensitivity=1, half_width=papers) < 0.6 * delta
     continuous = math.log1p(math.expm1(1) / (2e-6))
@@ -143,8 +152,8 @@ def test_truncated_laplace_pays_twice_its_delta() -> None:
 def test_gaussian_noise_of_the_same_cost_shifts_less() -> None:
     """ε₁ = 0.1, δ₁ = 1e-7: a truncated Laplace shift of 132 or more; a Gaussian of the same ρ = ε₁²/2 about half."""
     epsilon, delta = Fraction(1, 10), Fraction(1, 10**7)
-    laplace = laplace_half_width(epsilon=epsilon, delta=delta, sensitivity=1)
-    gauss = gaussian_half_width(variance=1 / epsilon**2, delta=delta, sensitivity=1)
+    laplace = least_laplace(epsilon, delta)
+    gauss = half_width(ZERO_CONCENTRATED, epsilon**2 / 2, delta, moves=1)
     assert gauss < 0.6 * laplace
 
 

@@ -12,12 +12,13 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.privacy.gauge import local_sensitivity, local_sensitivity_at, residual_sensitivity, star
+from dpjoin.privacy.residual import local_sensitivity, residual_sensitivity, star
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 from dpjoin.released.release import Release
 from dpjoin.spec.hypergraph import attribute_tree, boundary, residual_components
 from dpjoin.theory import Task, facts, hard, lower, upper
 from dpjoin.theory.facts import configurations, copies_of
+from support.gauge import ls_at_by_loops
 
 pytestmark = pytest.mark.paper
 
@@ -92,7 +93,7 @@ def test_residual_sensitivity_by_hand() -> None:
     """Definition 3.6 for T = (3, 2): LŜ^k = 3 + k, so the maximum of e^(-βk)(3 + k) is at k = 1/β - 3."""
     b = star((3, 2))
     assert local_sensitivity(b) == 3
-    assert [local_sensitivity_at(b, k) for k in range(4)] == [3, 4, 5, 6]
+    assert [ls_at_by_loops(b, k) for k in range(4)] == [3, 4, 5, 6]
     beta = Fraction(1, 10)
     assert float(residual_sensitivity(b, beta)) == pytest.approx(max(math.exp(-k / 10) * (3 + k) for k in range(100)))
 
