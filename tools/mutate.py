@@ -94,18 +94,18 @@ class Project:
         module, node = self.locate(definition)
         return mutants(definition, node, canonical=_canonical_names(module.tree))
 
-    def users(self, definition: str) -> set[str]:
-        """Functions whose tests may notice: the definition itself, its methods, or those that mention its name."""
+    def functions(self, definition: str) -> set[str]:
+        """The definition, if it is a function, or its methods."""
         _, node = self.locate(definition)
-        own = set(_functions(node, definition.rpartition(".")[0]))
-        if own:
-            return own
-        name = definition.rpartition(".")[2]
+        return set(_functions(node, definition.rpartition(".")[0]))
+
+    def users(self, name: str) -> set[str]:
+        """Functions that mention a name."""
         return {
             function
             for other in self.modules.values()
             for function, body in _functions(other.tree, other.name).items()
-            if any(name in (getattr(n, "id", ""), getattr(n, "attr", "")) for n in ast.walk(body))
+            if _mentions(body, name)
         }
 
 
@@ -125,6 +125,10 @@ def _canonical_names(tree: ast.Module) -> frozenset[str]:
 
 def _calls(call: ast.Call) -> str:
     return ast.unparse(call.func)
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    return any(name in (getattr(n, "id", ""), getattr(n, "attr", "")) for n in ast.walk(node))
 
 
 def _functions(node: ast.AST, prefix: str) -> dict[str, ast.FunctionDef]:
@@ -315,7 +319,11 @@ def coverage(
             def record(send: Callable[[str], None], paths: list[Path] = paths, kept: Path = kept) -> None:
                 recorder = Recorder(project)
                 _mark(project, recorder.marks)
-                if pytest.main([*options, *map(str, paths)], plugins=[recorder]) in (0, 1, 5):
+                if pytest.main([*options, f"--rootdir={project.root}", *map(str, paths)], plugins=[recorder]) in (
+                    0,
+                    1,
+                    5,
+                ):
                     kept.write_text(json.dumps(recorder.tests))
 
             list(_fork(record))
@@ -474,10 +482,21 @@ def run(
             by_function.setdefault(function, []).append(test)
     limits = {test: grace + 10 * entry["seconds"] for test, entry in tests.items()}
     # Quick tests first, and of these the ones that execute little else: they look closest.
-    price = {test: (0.02 + entry["seconds"]) * len(entry["executes"]) for test, entry in tests.items()}
+    price = {test: (0.02 + entry["seconds"]) * (1 + len(entry["executes"])) for test, entry in tests.items()}
+    bodies = {
+        f"{path}::{node.name}": node
+        for path in dict.fromkeys(test.partition("::")[0] for test in tests)
+        for node in ast.parse((project.root / path).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
 
     def job_of(mutant: Mutant) -> Job:
-        found = {test for function in project.users(mutant.definition) for test in by_function.get(function, ())}
+        name = mutant.definition.rpartition(".")[2]
+        functions = project.functions(mutant.definition)
+        found = {test for function in functions or project.users(name) for test in by_function.get(function, ())}
+        if not mutant.in_function:  # tests that mention the name, and tests that call nothing but look at the code
+            found |= {test for test in tests if (body := bodies.get(test.partition("[")[0])) and _mentions(body, name)}
+            found |= {test for test, entry in tests.items() if not entry["executes"] and entry["seconds"] < 1}
         ordered = sorted(found, key=lambda test: (price[test], test))
         spent = accumulate(tests[test]["seconds"] for test in ordered)
         return Job(
@@ -608,7 +627,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     sys.path.insert(0, str(root / "src"))
     os.chdir(root)
-    told = [*OPTIONS, f"--rootdir={root}", *(["-k", options.k] if options.k else [])]
+    told = [*OPTIONS, *(["-k", options.k] if options.k else [])]
     tests = coverage(project, test_files(project, options.tests), options.cache or root / ".mutate", told)
     verdicts = []
     for verdict in run(project, chosen, tests, seconds=options.seconds, grace=options.grace):
