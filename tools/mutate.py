@@ -43,7 +43,7 @@ from mutants import Mutant, mutants
 from proofs import PROVES, find
 
 ROOT = Path(__file__).resolve().parent.parent
-OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--doctest-modules", "-m", "not full"]
+OPTIONS = ["-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "--doctest-modules", "-m", "not full"]
 MEMORY = 6 << 30
 """Bytes of address space for the tests of one mutant, which may build something endless."""
 FILES_AT_ONCE = 4
@@ -303,14 +303,12 @@ def test_files(project: Project, tests: Sequence[str]) -> list[list[Path]]:
     return [[path] for path in found] + ([doctests] if doctests else [])
 
 
-def coverage(
-    project: Project, files: Sequence[list[Path]], cache: Path, options: list[str]
-) -> dict[str, dict[str, Any]]:
+def coverage(project: Project, files: Sequence[list[Path]], cache: Path, named: str) -> dict[str, dict[str, Any]]:
     """For each test that passes: its seconds and the functions that it executes."""
     cache.mkdir(parents=True, exist_ok=True)
     tests: dict[str, dict[str, Any]] = {}
     for paths in files:
-        content = b"".join(path.read_bytes() for path in paths) + " ".join(options).encode()
+        content = b"".join(path.read_bytes() for path in paths) + named.encode()
         name = str(paths[0].relative_to(project.root))
         kept = cache / f"{name.replace('/', '-')}-{sha256(content).hexdigest()[:16]}.json"
         if not kept.exists():
@@ -319,11 +317,8 @@ def coverage(
             def record(send: Callable[[str], None], paths: list[Path] = paths, kept: Path = kept) -> None:
                 recorder = Recorder(project)
                 _mark(project, recorder.marks)
-                if pytest.main([*options, f"--rootdir={project.root}", *map(str, paths)], plugins=[recorder]) in (
-                    0,
-                    1,
-                    5,
-                ):
+                told = [*OPTIONS, f"--rootdir={project.root}", *(["-k", named] if named else []), *map(str, paths)]
+                if pytest.main(told, plugins=[recorder]) in (0, 1, 5):
                     kept.write_text(json.dumps(recorder.tests))
 
             list(_fork(record))
@@ -526,6 +521,35 @@ def run(
 # What is asked and what is said ------------------------------------------------------------------------------------
 
 
+@dataclass
+class Memory:
+    """Verdicts on mutants that a test caught: they hold as long as neither the module nor the test file changes."""
+
+    project: Project
+    path: Path
+    known: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.path.exists():
+            self.known = json.loads(self.path.read_text(encoding="utf-8"))
+
+    def _state(self, definition: str, by: str) -> str:
+        files = [self.project.locate(definition)[0].path, self.project.root / by.partition("::")[0]]
+        return sha256(b"".join(path.read_bytes() for path in files if path.is_file())).hexdigest()
+
+    def recall(self, mutant: Mutant) -> Verdict | None:
+        entry = self.known.get(f"{mutant.definition} {mutant.text}")
+        if entry is None or entry["state"] != self._state(mutant.definition, entry["verdict"]["by"]):
+            return None
+        return Verdict(**entry["verdict"])
+
+    def keep(self, verdict: Verdict) -> None:
+        if verdict.by:
+            state = self._state(verdict.definition, verdict.by)
+            self.known[f"{verdict.definition} {verdict.mutant}"] = {"state": state, "verdict": vars(verdict)}
+            self.path.write_text(json.dumps(self.known), encoding="utf-8")
+
+
 @dataclass(frozen=True)
 class Reviewed:
     """Mutants that were read and do not count, with the reason, by (definition, mutant)."""
@@ -596,6 +620,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Break what PROOFS.md hashes, and see which test notices.")
     parser.add_argument("--only", default="", help="a regular expression that names must contain")
     parser.add_argument("--all", action="store_true", help="every mutant, not the main one of each definition")
+    parser.add_argument("--again", action="store_true", help="also those that the same tests caught before")
     parser.add_argument("--list", action="store_true", help="only print the mutants")
     parser.add_argument("--seconds", type=float, default=60, help="of tests for one mutant")
     parser.add_argument(
@@ -627,12 +652,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     sys.path.insert(0, str(root / "src"))
     os.chdir(root)
-    told = [*OPTIONS, *(["-k", options.k] if options.k else [])]
-    tests = coverage(project, test_files(project, options.tests), options.cache or root / ".mutate", told)
-    verdicts = []
-    for verdict in run(project, chosen, tests, seconds=options.seconds, grace=options.grace):
+    cache = options.cache or root / ".mutate"
+    tests = coverage(project, test_files(project, options.tests), cache, options.k)
+    memory = Memory(project, cache / "verdicts.json")
+    verdicts = [known for mutant in chosen if not options.again and (known := memory.recall(mutant)) is not None]
+    settled = {(verdict.definition, verdict.mutant) for verdict in verdicts}
+    left = [mutant for mutant in chosen if (mutant.definition, mutant.text) not in settled]
+    _say(f"{len(verdicts)} mutants were caught before, by tests that are the same; {len(left)} are left")
+    for verdict in run(project, left, tests, seconds=options.seconds, grace=options.grace):
         print(_one_line(verdict), flush=True)
         verdicts.append(verdict)
+        memory.keep(verdict)
     order = {(m.definition, m.text): n for n, m in enumerate(chosen)}
     verdicts.sort(key=lambda v: order[v.definition, v.mutant])
     caught = sum(bool(v.by) for v in verdicts)

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
+from itertools import accumulate, product
 
+import numpy as np
 import pytest
 
-from dpjoin.privacy.gauge import _Growth, _least_below, _least_with, _need, _sorted_form, _swapped
+from dpjoin.privacy.gauge import (
+    Curve,
+    _added,
+    _at,
+    _bounded_sum,
+    _Growth,
+    _least_below,
+    _least_with,
+    _lower,
+    _need,
+    _running_least,
+    _scaled,
+    _sign_changes,
+    _sorted_form,
+    _swapped,
+    _tidy,
+    _upper,
+)
 from dpjoin.privacy.rational import exp_lower
 from dpjoin.privacy.residual import form_at, local_sensitivity_at, residual_sensitivity, star
 
@@ -60,3 +78,62 @@ def test_residual_sensitivity_is_rounded_up(degrees: tuple[int, ...], beta: Frac
     b = star(degrees)
     reached = max(local_sensitivity_at(b, k) * exp_lower(-beta * k, bits=600) for k in range(25))
     assert reached <= residual_sensitivity(b, beta) <= reached * (1 + Fraction(1, 2**60))
+
+
+# Curves ---------------------------------------------------------------------------------------------------------
+
+LAST = 40
+RNG = np.random.default_rng(0)
+
+
+def curve(*, least: int = -3) -> Curve:
+    """Up to four pieces of degree up to two, with small whole numbers."""
+    starts = sorted({0, *(int(x) for x in RNG.integers(1, 12, size=int(RNG.integers(0, 4))))})
+    return tuple(
+        (start, tuple(int(c) for c in RNG.integers(least, 4, size=int(RNG.integers(1, 4))))) for start in starts
+    )
+
+
+PAIRS = [(curve(), curve()) for _ in range(150)]
+
+
+def values(of: Curve) -> list[int]:
+    return [_at(of, z) for z in range(LAST)]
+
+
+def test_curves_are_combined_point_by_point() -> None:
+    """Largest, least, sum and multiple, and the same curve with fewer pieces."""
+    for one, two in PAIRS:
+        both = list(zip(values(one), values(two), strict=True))
+        assert values(_upper(one, two)) == [max(pair) for pair in both]
+        assert values(_lower(one, two)) == [min(pair) for pair in both]
+        assert values(_added(one, two)) == [sum(pair) for pair in both]
+        assert values(_scaled(one, -2)) == [-2 * x for x in values(one)]
+        assert values(_tidy(one)) == values(one)
+        assert len(_tidy(one)) <= len(one)
+
+
+def test_the_running_least_is_the_least_so_far() -> None:
+    """0 at 0, and from there the least of 0 and the values from 1 on."""
+    for one, _ in PAIRS:
+        assert values(_running_least(one)) == [0, *accumulate([min(0, values(one)[1]), *values(one)[2:]], min)]
+
+
+def test_a_bounded_sum_takes_steps_up_to_its_ceilings() -> None:
+    """P(0) = 0 and P(z + 1) = min(ceilings(z + 1), P(z) + steps(z))."""
+    for steps, one in PAIRS:
+        for ceilings in ([], [one], [one, steps]):
+            expected = [0]
+            for z in range(LAST - 1):
+                expected.append(min([expected[-1] + _at(steps, z), *(_at(ceiling, z + 1) for ceiling in ceilings)]))
+            assert values(_bounded_sum(steps, ceilings)) == expected
+
+
+def test_sign_changes_are_where_the_sign_changes() -> None:
+    """Of polynomials of degree up to three, within a length and without one."""
+    for _ in range(200):
+        piece = tuple(int(c) for c in RNG.integers(-9, 10, size=4))
+        signs = [_at(((0, piece),), z) >= 0 for z in range(200)]
+        changes = [z for z in range(1, 200) if signs[z] != signs[z - 1]]
+        assert _sign_changes(piece, None) == changes
+        assert _sign_changes(piece, 7) == [z for z in changes if z < 7]

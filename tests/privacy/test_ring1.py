@@ -28,8 +28,9 @@ from dpjoin.privacy.accounting import (
     laplace_cost,
 )
 from dpjoin.privacy.curator import Curator, Measurement
-from dpjoin.privacy.gate import values_above
+from dpjoin.privacy.gate import Draws, Gate, values_above
 from dpjoin.privacy.instance import RESIDUAL_STEPS, Bound, Instance, _paper_beta, varying, widest
+from dpjoin.privacy.ledger import Event, Ledger
 from dpjoin.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, Law, choosing, hiding
 from dpjoin.privacy.parts import NoisyDegrees, OneTable, Question, rows_by_rank
 from dpjoin.privacy.public_tables import public_counts, public_links
@@ -333,3 +334,133 @@ def test_private_tables_are_not_counted_exactly() -> None:
         public_counts(made, "r", ("b",))
     assert public_counts(made, "s", ("b",)).tolist() == [0, 2, 0]
     assert public_links(made.schema) == {"s": [("b",)]}
+
+
+def test_a_level_of_weighted_rows_is_refused() -> None:
+    """By the instance itself: the gauge counts rows."""
+    weighted = Instance.of(engine()).weighted({"r": WEIGHTS})
+    with pytest.raises(BudgetError, match="a noisy bound must be of rows that all count alike"):
+        weighted.sensitivity_level(RHO)
+
+
+def test_public_boundaries_look_at_public_tables_only() -> None:
+    """The exact ones look at all: here each b has two rows of r, and two of s."""
+
+    class Watched(BruteEngine):
+        asked: frozenset[str] = frozenset()
+
+        def exact_boundary(self, tables: frozenset[str]) -> int:
+            Watched.asked |= tables
+            return super().exact_boundary(tables)
+
+    base = engine(public=True)
+    rows = {"r": [{"a": 0, "b": 1}, {"a": 1, "b": 1}], "s": [{"b": 1, "c": 0}, {"b": 1, "c": 2}, {"b": 1, "c": 1}]}
+    made = Instance.of(Watched(base.schema, rows))
+    public = made._public_boundaries()
+    assert Watched.asked == {"s"}
+    assert dict(public.values) == {frozenset(): 1, frozenset("r"): 0, frozenset("s"): 3}
+    assert dict(made._exact_boundaries(public).values) == {frozenset(): 1, frozenset("r"): 2, frozenset("s"): 3}
+
+
+def test_only_minted_bounds_count() -> None:
+    """A bound that a caller made, though equal to one that the Curator made, is refused by every method."""
+    made = curator(engine(public=True))
+    minted = made.public_bound()
+    assert minted is not None
+    forged, queries = Bound(minted.value), group(0, 1, 2)
+    for call in (
+        lambda: made.join_size(forged, RHO),
+        lambda: made.measure(MARGINAL, forged, RHO),
+        lambda: made.measure_query(queries, 0, forged, RHO),
+        lambda: made.worst_query([queries], [np.array([0])], forged, RHO),
+    ):
+        with pytest.raises(BudgetError, match="must be minted by this Curator"):
+            call()
+    assert made.ledger.events == ()
+    assert made.join_size(minted, RHO).unit == 1
+
+
+def test_a_query_that_a_group_does_not_have_is_refused() -> None:
+    """Its number is below the number of queries."""
+    made = curator(engine(public=True))
+    bound = made.public_bound()
+    assert bound is not None
+    with pytest.raises(BudgetError, match=r"number \(3\) must be less than 3"):
+        made.measure_query(MARGINAL, 3, bound, RHO)
+    with pytest.raises(BudgetError, match="one answer for each query"):
+        made.worst_query([MARGINAL], [np.array([0, 0])], bound, RHO)
+
+
+def test_prepared_groups_are_asked_together() -> None:
+    """One question to the engine for all of them, and none later."""
+
+    class Recording(BruteEngine):
+        asked: list[int] = []  # noqa: RUF012
+
+        def exact_answers(self, groups: Any) -> Any:
+            Recording.asked.append(len(groups))
+            return super().exact_answers(groups)
+
+    base = engine(public=True)
+    made = curator(Recording(base.schema, {"r": [{"a": 0, "b": 1}], "s": [{"b": 1, "c": 0}]}))
+    other, bound = group(1, 2, 3), made.public_bound()
+    assert bound is not None
+    made.prepare([MARGINAL, other])
+    made.measure(MARGINAL, bound, RHO)
+    made.measure(other, bound, RHO)
+    assert Recording.asked == [2]
+
+
+# The gate -------------------------------------------------------------------------------------------------------
+
+EVENT = Event(mechanism="discrete Gaussian", purpose="a test", cost=RHO, moves=Fraction(1))
+
+
+def test_noise_is_added_to_every_number() -> None:
+    """To each its own, whole numbers of any size, and the threshold is compared with noisy degrees."""
+
+    def draw(size: int) -> Any:
+        return np.arange(10, 10 + size)
+
+    assert Draws().add(np.array([1, 2**62], dtype=object), draw, EVENT).tolist() == [11, 2**62 + 11]
+    values = ExactDegrees(np.array([5, 4]), lambda at: [("x", "y")[n] for n in at])
+    assert Draws().listed(values, draw, 14, EVENT) == {"x": 15, "y": 15}
+    assert Draws().listed(values, lambda size: -draw(size), 0, EVENT) == {}
+    assert Draws().chosen(lambda: np.array([0, 10**6]), Fraction(1), EVENT) == 1
+
+
+def test_the_gate_spends_and_writes_before_it_looks() -> None:
+    """If the exact value cannot be computed, the charge stays; if it cannot be paid for, nothing is looked at."""
+
+    def fails() -> Any:
+        raise RuntimeError("looked")
+
+    mechanism = hiding(1, RHO, ZERO_CONCENTRATED)
+    for ask in (Gate.number, Gate.numbers):
+        gate, purse = Gate(Ledger("zero-concentrated")), Accountant(Concentrated(RHO.rho), ZERO_CONCENTRATED)
+        with pytest.raises(RuntimeError, match="looked"):
+            ask(gate, purse, EVENT, mechanism, fails)
+        assert purse.left.rho == 0
+        assert len(gate.ledger.events) == 1
+        with pytest.raises(BudgetError, match="exceeds what is left"):
+            ask(gate, purse, EVENT, mechanism, fails)
+        assert len(gate.ledger.events) == 1
+
+
+def test_a_part_that_pays_by_table_takes_no_larger_bound() -> None:
+    """Where a row of r was charged a quarter, a bound under which it would have to pay more is refused."""
+    cost = Concentrated(Fraction(1, 100), Fraction(1, 10**8))
+    (child,) = curator(engine(public=True)).restrict("stage", {"x": {"r": {}}}, [cost])
+    child._instance = dataclasses.replace(child._instance, shares={"r": Fraction(1, 4)})
+    smaller, larger = Bound(3, {"r": Fraction(1, 4)}), Bound(3)
+    child._minted += [smaller, larger]
+    child._instance.check_share(smaller)
+    for bound in (larger, None):
+        with pytest.raises(BudgetError, match="pays by table"):
+            child._instance.check_share(bound)
+    before = child.ledger
+    with pytest.raises(BudgetError, match="pays by table"):
+        child.join_size(larger, cost)
+    assert child.ledger == before
+    child.join_size(smaller, Concentrated(cost.rho))
+    assert child.ledger.events[-1].shares == {"r": Fraction(1, 4)}

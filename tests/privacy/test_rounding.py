@@ -6,11 +6,12 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import log
 
+import numpy as np
 import pytest
 
 from dpjoin.privacy import noise
-from dpjoin.privacy.rational import exp_lower, exp_upper
-from dpjoin.privacy.truncated import _cap_sum, _whole_sum
+from dpjoin.privacy.rational import _atanh, _taylor_exp, exp_lower, exp_upper, log_lower, log_upper
+from dpjoin.privacy.truncated import _cap_sum, _whole_sum, laplace_delta
 
 
 class Ones:
@@ -84,3 +85,38 @@ def test_a_variance_too_small_for_floats_gives_zeros() -> None:
     assert noise.discrete_gaussian_array(variance=Fraction(1, 1 << 1200), size=5).tolist() == [0] * 5
     drawn = noise.truncated_discrete_gaussian_array(variance=Fraction(1, 1 << 1200), half_width=3, size=5)
     assert drawn.tolist() == [3] * 5
+
+
+@pytest.mark.parametrize("precision", range(40, 60))
+def test_series_enclose_what_they_sum(precision: int) -> None:
+    """exp(1/3) and atanh(1/3), in units of 2**-precision: the truth lies between, and the ends are near."""
+    with localcontext() as context:
+        context.prec = 60
+        third, unit = Decimal(1) / 3, Decimal(2**precision)
+        exponential, tangent = third.exp() * unit, (Decimal(2).ln() / 2) * unit
+    rest = 2**precision // 3
+    low, high = _taylor_exp(rest, rest + 1, precision)
+    assert low <= exponential <= high <= low + 100
+    low, high = _atanh(1, 3, precision)
+    assert low <= tangent <= high <= low + 100
+
+
+@pytest.mark.parametrize("x", [1, 100, 200, 1000])
+def test_large_exponentials_and_their_logarithms(x: int) -> None:
+    """Beyond 2**128 as below it: the bounds enclose exp(x), whose logarithm is x."""
+    low, high = exp_lower(Fraction(x)), exp_upper(Fraction(x))
+    assert low < high < low * (1 + Fraction(1, 2**120))
+    assert log_lower(low) <= x <= log_upper(high)
+    assert log_lower(high) > log_lower(low)
+
+
+def test_exponents_of_wide_gaps_are_cut_off_high_up() -> None:
+    """rate·gap as it is, and 2**20 where it is larger, which is 0 after exp."""
+    assert noise._exponents(np.array([0, 3, 10**30], dtype=object), Fraction(1, 2)).tolist() == [0.0, 1.5, 2.0**20]
+    assert noise._exponents(np.array([0, 3]), Fraction(1, 2)).tolist() == [0.0, 1.5]
+
+
+def test_the_certificate_is_tight_for_a_tiny_epsilon() -> None:
+    """Nearly uniform noise on 21 values: below the first shift lies one of them."""
+    delta = laplace_delta(epsilon=Fraction(1, 2**300), sensitivity=1, half_width=10)
+    assert Fraction(1, 21) <= delta < Fraction(1, 21) * (1 + Fraction(1, 10**9))
