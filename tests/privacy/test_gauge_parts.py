@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from dpjoin.privacy.gauge import (
+    Boundaries,
     Curve,
     _added,
     _at,
+    _at_points,
     _bounded_sum,
     _Growth,
     _least_below,
@@ -25,6 +27,8 @@ from dpjoin.privacy.gauge import (
     _swapped,
     _tidy,
     _upper,
+    gauge_bound,
+    ls_gauge,
 )
 from dpjoin.privacy.rational import exp_lower
 from dpjoin.privacy.residual import form_at, local_sensitivity_at, residual_sensitivity, star
@@ -137,3 +141,28 @@ def test_sign_changes_are_where_the_sign_changes() -> None:
         changes = [z for z in range(1, 200) if signs[z] != signs[z - 1]]
         assert _sign_changes(piece, None) == changes
         assert _sign_changes(piece, 7) == [z for z in changes if z < 7]
+
+
+def test_forms_at_many_points_are_forms_at_each() -> None:
+    """In floats, as in whole numbers."""
+    points = np.array(list(product(range(4), repeat=3)), dtype=np.float64)
+    found = _at_points(np.array(FORM, dtype=np.float64), points)
+    assert found.tolist() == [form_at(FORM, [int(x) for x in point]) for point in points]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"a": 3, "b": 0, "c": 137, "ab": 159, "ac": 3, "bc": 0},
+        {"a": 1, "b": 2, "c": 30, "ab": 40, "ac": 1, "bc": 2},
+        {"a": 5, "b": 5, "c": 5, "ab": 25, "ac": 25, "bc": 25},
+    ],
+)
+def test_the_gauge_holds_far_away(values: dict[str, int]) -> None:
+    """The least level with LŜ^k <= G(level + k) for every k: the worst k can be far out, where terms of k rule."""
+    subsets = {frozenset(): 1, **{frozenset(names): value for names, value in values.items()}}
+    b = Boundaries(tables=("a", "b", "c"), private=frozenset("abc"), values=subsets)
+    level = ls_gauge(b)
+    assert level is not None
+    gaps = [[gauge_bound(b, at + k) - local_sensitivity_at(b, k) for k in range(160)] for at in (level, level - 1)]
+    assert min(gaps[0]) >= 0 > min(gaps[1])

@@ -32,7 +32,15 @@ from dpjoin.privacy.gate import Draws, Gate, values_above
 from dpjoin.privacy.instance import RESIDUAL_STEPS, Bound, Instance, _paper_beta, varying, widest
 from dpjoin.privacy.ledger import Event, Ledger
 from dpjoin.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, Law, choosing, hiding
-from dpjoin.privacy.parts import NoisyDegrees, OneTable, Question, rows_by_rank
+from dpjoin.privacy.parts import (
+    Labels,
+    NoisyDegrees,
+    OneTable,
+    Question,
+    bucket_cap,
+    part_limits,
+    rows_by_rank,
+)
 from dpjoin.privacy.public_tables import public_counts, public_links
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import Factor, Kronecker
@@ -238,6 +246,31 @@ def test_values_at_the_threshold_are_not_listed() -> None:
 def test_ranks_count_one_row_of_every_rank() -> None:
     """Degrees 1, 3 and 6 with edges at 2 and 4."""
     assert rows_by_rank(np.array([1, 3, 6]), (2, 4)).tolist() == [1 + 2 + 2, 0 + 1 + 2, 0 + 0 + 2]
+
+
+def test_a_bucket_is_capped_by_the_largest_degree_in_it() -> None:
+    """Values without a bucket are in bucket 0, where values that are not listed may have degrees up to the threshold."""
+    degrees = NoisyDegrees(Question(name="q", rules={"r": {}}, by=("b",)), 20, {(1,): 50, (2,): 70, (3,): 90})
+    labels = Labels("l", ("b",), {(1,): 1, (2,): 2, (4,): 2})
+    assert [bucket_cap(labels, bucket, degrees) for bucket in (0, 1, 2, 3)] == [90, 50, 70, 0]
+    none_listed = NoisyDegrees(degrees.question, 20, {})
+    assert [bucket_cap(labels, bucket, none_listed) for bucket in (0, 1)] == [20, 20]
+
+
+def test_a_degree_limits_only_parts_of_what_was_asked() -> None:
+    """Of values in a join of r and s: both must have the bucket, or the part holds rows that were not counted."""
+    question = Question(name="q", rules={"r": {}, "s": {}}, by=("b",), distinct=("b",))
+    labels = Labels("l", ("b",), {(1,): 1})
+    known = {labels: [NoisyDegrees(question, 20, {(1,): 50})]}
+    schema = engine().schema
+    for rules, count in (
+        ({"r": {labels: 1}, "s": {labels: 1}}, 1),
+        ({"r": {labels: 1}, "s": {}}, 0),
+        ({"r": {labels: 1}, "s": {labels: 0}}, 0),
+        ({"r": {}, "s": {labels: 1}}, 0),
+    ):
+        limits = part_limits(schema, rules, known)
+        assert [limit.most for limit in limits] == [50] * count
 
 
 def test_measurements_are_in_the_querys_own_terms() -> None:
@@ -464,3 +497,17 @@ def test_a_part_that_pays_by_table_takes_no_larger_bound() -> None:
     assert child.ledger == before
     child.join_size(smaller, Concentrated(cost.rho))
     assert child.ledger.events[-1].shares == {"r": Fraction(1, 4)}
+
+
+def test_parts_and_their_costs_go_together() -> None:
+    """As many costs as parts, and a plain yes or no; nothing is spent otherwise."""
+    cost = Concentrated(Fraction(1, 1000))
+    made = curator(engine(public=True))
+    for costs, by_table, words in (
+        ([cost], False, r"costs \(1\) must be as many as sub-instances \(2\)"),
+        ([cost] * 3, False, r"costs \(3\) must be"),
+        ([cost] * 2, "false", "must be true or false"),
+    ):
+        with pytest.raises(BudgetError, match=words):
+            made.restrict("stage", {"x": {"r": {}}, "y": {"r": {}}}, costs, by_table=by_table)  # type: ignore[arg-type]
+    assert made.ledger.parts == ()
