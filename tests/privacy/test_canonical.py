@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpjoin import canonical
-from dpjoin.errors import SpecError
+from dpjoin.errors import BudgetError, SpecError
 
 INTEGER_TYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 OTHER_INTEGER_TYPES = (np.longlong, np.ulonglong, np.intp, np.uintp)
@@ -140,3 +140,14 @@ def test_messages_are_short_and_call_nothing_of_the_value() -> None:
     assert canonical.shown(1 << 300) == "a number of 301 bits"
     assert canonical.shown(Lying(5)) == "a Lying"
     assert len(canonical.shown("x" * 1000)) == 201
+
+
+def test_checks_refuse_with_their_own_error() -> None:
+    """The same functions, for a caller whose errors are of one kind."""
+    check = canonical.Checks(BudgetError)
+    bad: dict[str, object] = dict.fromkeys(vars(check)) | {"instance": 5}
+    assert {"whole", "fraction", "text", "flag", "items", "names", "mapping", "instance", "whole_numbers"} <= set(bad)
+    for name, value in bad.items():
+        more = (str,) if name == "instance" else ()
+        with pytest.raises(BudgetError, match="the thing"):
+            getattr(check, name)(value, *more, "the thing")

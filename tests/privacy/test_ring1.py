@@ -27,7 +27,7 @@ from dpjoin.privacy.accounting import (
     is_laplace,
     laplace_cost,
 )
-from dpjoin.privacy.curator import Curator, Measurement
+from dpjoin.privacy.curator import Curator, Measurement, _half_width, _of_kind, _of_rho
 from dpjoin.privacy.gate import Draws, Gate, values_above
 from dpjoin.privacy.instance import RESIDUAL_STEPS, Bound, Instance, _paper_beta, varying, widest
 from dpjoin.privacy.ledger import Event, Ledger
@@ -249,7 +249,7 @@ def test_ranks_count_one_row_of_every_rank() -> None:
 
 
 def test_a_bucket_is_capped_by_the_largest_degree_in_it() -> None:
-    """Values without a bucket are in bucket 0, where values that are not listed may have degrees up to the threshold."""
+    """Values without a bucket are in bucket 0; there those that are not listed may have up to the threshold."""
     degrees = NoisyDegrees(Question(name="q", rules={"r": {}}, by=("b",)), 20, {(1,): 50, (2,): 70, (3,): 90})
     labels = Labels("l", ("b",), {(1,): 1, (2,): 2, (4,): 2})
     assert [bucket_cap(labels, bucket, degrees) for bucket in (0, 1, 2, 3)] == [90, 50, 70, 0]
@@ -511,3 +511,102 @@ def test_parts_and_their_costs_go_together() -> None:
         with pytest.raises(BudgetError, match=words):
             made.restrict("stage", {"x": {"r": {}}, "y": {"r": {}}}, costs, by_table=by_table)  # type: ignore[arg-type]
     assert made.ledger.parts == ()
+
+
+def test_ranks_are_of_rows_of_private_tables() -> None:
+    """Not of values in a join, and not of a public table, which needs no noise."""
+    made = curator(engine(public=True))
+    for question in (
+        Question(name="q", rules={"r": {}, "s": {}}, by=("b",), distinct=("b",)),
+        Question(name="q", rules={"s": {}}, by=("b",)),
+    ):
+        with pytest.raises(BudgetError, match="must be about rows of a private table"):
+            made.noisy_ranks("ranks", [question], [1], Concentrated(Fraction(1, 1000)))
+    assert made.ledger.parts == ()
+
+
+def test_caps_and_weights_are_of_tables_by_name() -> None:
+    """A name is text; what cannot be one is refused with our own error."""
+    for call in (lambda: curator().capped({5: ()}), lambda: curator().weighted({5: WEIGHTS})):  # type: ignore[dict-item]
+        with pytest.raises(BudgetError, match="must be text"):
+            call()
+
+
+@pytest.mark.parametrize("each", [[], [1, 2], [5, 1], [2, -1], [4, 3, 3, 4]])
+def test_weights_that_do_not_fall_are_refused(each: list[int]) -> None:
+    """From at most `full` (here 4) down to at least 0, for one row at least."""
+    weights = RowWeights(("b",), np.array(each, dtype=np.int64), 4)
+    with pytest.raises(BudgetError, match="weights"):
+        curator().weighted({"r": weights})
+
+
+def test_a_table_without_owners_is_not_released_by_itself() -> None:
+    """Where a person is protected: rows that name nobody may be anybody's."""
+    schema = Schema(
+        (Table(name="r", attributes=("a", "b")), Table(name="s", attributes=("b", "c"), owners=2)),
+        (A, B, C),
+        unit=("a",),
+    )
+    whole = Instance.of(BruteEngine(schema, {"r": [{"a": 0, "b": 1}], "s": [{"b": 1, "c": 0}]}))
+    with pytest.raises(BudgetError, match="must have the owner"):
+        whole.one_table("x", OneTable("s", ("c",)), [], {})
+    assert whole.one_table("x", OneTable("r", ("b",)), [], {}).part == "x"
+
+
+def test_costs_are_of_exactly_the_kind_that_is_paid() -> None:
+    """Not of a subclass, which may add up to anything; and not of Laplace noise where only rho is proved."""
+
+    class Cheap(Concentrated):
+        pass
+
+    for cost in (Cheap(Fraction(1)), Pure(Fraction(1)), 1, None):
+        with pytest.raises(BudgetError, match="a cost"):
+            _of_kind(cost, Approximate, Concentrated)
+    assert _of_kind(RHO, Approximate, Concentrated) is RHO
+    with pytest.raises(BudgetError, match="must have some rho to spend"):
+        _of_rho(laplace_cost(Fraction(1)))
+    assert _of_rho(RHO) is RHO
+
+
+def test_numbers_that_do_not_fit_int64_are_refused() -> None:
+    """Half-widths from 2**61 on, and weights of a query from 2**63 on."""
+    assert _half_width(2**61 - 1) == 2**61 - 1
+    for width in (2**61, -1, 1.5):
+        with pytest.raises(BudgetError, match="half_width"):
+            _half_width(width)
+    made = curator(engine(public=True))
+    bound = made.public_bound()
+    assert bound is not None
+    for weight in (2**63, -(2**63)):
+        with pytest.raises(BudgetError, match="must have weights below 2"):
+            made.measure(group(weight, 0, 0), bound, RHO)
+
+
+def test_questions_have_names_of_their_own() -> None:
+    """The ledger tells them apart by these."""
+    question = Question(name="q", rules={"r": {}}, by=("b",))
+    with pytest.raises(BudgetError, match="different names"):
+        curator().noisy_degrees(
+            "d", [question, question], Concentrated(Fraction(1, 100), Fraction(1, 10**8)), half_width=99
+        )
+
+
+def test_no_more_than_delta_is_set_aside() -> None:
+    """All of it may be."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    assert Split(budget=budget, truncation_delta=Fraction(1e-6)).truncation_delta == Fraction(1e-6)
+    with pytest.raises(BudgetError, match="must be at most the budget's delta"):
+        Split(budget=budget, truncation_delta=Fraction(2, 10**6))
+
+
+def test_a_ledger_adds_up_by_a_rule_that_is_proved_for_its_events() -> None:
+    """Not by an unknown one, and a choice not by the rule for Gaussian noise; nor is Laplace noise paid with rho."""
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    small = Concentrated(Fraction(1, 10**6))
+    choice = dataclasses.replace(EVENT, mechanism="exponential mechanism", cost=small)
+    beside = dataclasses.replace(EVENT, cost=Concentrated(Fraction(0), epsilon=Fraction(1, 100)))
+    for ledger in (Ledger("nonsense"), Ledger("Gaussian", (choice,)), Ledger("zero-concentrated", (beside,))):
+        with pytest.raises(BudgetError, match="must be one that is proved for every event"):
+            ledger.check_within(budget)
+    Ledger("zero-concentrated", (choice,)).check_within(budget)
+    Ledger("Gaussian", (dataclasses.replace(EVENT, cost=small),)).check_within(budget)

@@ -10,9 +10,9 @@ import pytest
 
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.privacy.accounting import Budget, Split
+from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.ledger import Place, largest_total, worst_row
+from dpjoin.privacy.ledger import Event, Ledger, Part, Place, largest_total, worst_row
 from dpjoin.privacy.parts import OneTable
 from dpjoin.spec.schema import Attribute, Schema, Table
 
@@ -61,3 +61,33 @@ def test_participation_of_what_is_no_part_is_refused() -> None:
     for part in (OneTable("nope", ("a",)), {"nope": {}}):
         with pytest.raises(SpecError, match="nope"):
             made.participation([part])  # type: ignore[list-item]
+
+
+def test_a_row_pays_its_tables_share_of_rho() -> None:
+    """In a part where r pays a quarter and s a ninth, the worst row is one of r; delta is paid in full."""
+    part = Part(name="x", stage="one", places={"r": {}, "s": {}})
+    cost = Concentrated(Fraction(1), Fraction(1, 100))
+    event = Event(mechanism="discrete Gaussian", purpose="a test", cost=cost, moves=Fraction(1), part="x")
+    shares = {"r": Fraction(1, 4), "s": Fraction(1, 9)}
+    in_full, by_share = event, Event(**{**vars(event), "shares": shares})
+    assert Ledger("zero-concentrated", (in_full,), (part,)).rho == 1
+    assert Ledger("zero-concentrated", (by_share,), (part,)).rho == Fraction(1, 4)
+    assert Ledger("zero-concentrated", (by_share,), (part,)).delta == Fraction(1, 100)
+    with pytest.raises(BudgetError, match="sub-instance that the ledger knows"):
+        _ = Ledger("zero-concentrated", (event,)).rho
+
+
+def test_an_exchange_that_was_planned_is_on_offer_until_too_much_is_spent() -> None:
+    """A tenth of epsilon as Laplace noise; what is spent before comes off the rho that it leaves."""
+    schema = Schema((Table(name="r", attributes=("a",)),), (Attribute(name="a", range=(0, 1)),))
+    budget = Budget(epsilon=1.0, delta=1e-6).with_options([Fraction(1, 10)])
+    made = Curator(BruteEngine(schema, {"r": [{"a": 0}]}), Split(budget=budget))
+    (option,) = made.options
+    assert made.offer == option
+    assert option.epsilon == Fraction(1, 10)
+    bound = made.public_bound()
+    assert bound is not None
+    made.join_size(bound, Concentrated(option.rho / 2))
+    assert made.offer == Concentrated(option.rho / 2, epsilon=option.epsilon)
+    made.join_size(bound, Concentrated(option.rho * Fraction(3, 5)))
+    assert made.offer is None
