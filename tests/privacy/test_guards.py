@@ -31,16 +31,8 @@ ZERO, ONE, TENTH = Fraction(0), Fraction(1), Fraction(1, 10)
             r"variance \(0\) must be positive",
         ),
         (
-            partial(truncated.laplace_half_width, epsilon=ZERO, delta=TENTH, sensitivity=1),
-            r"epsilon \(0\) must be positive",
-        ),
-        (
             partial(truncated.paper_laplace_half_width, epsilon=ZERO, delta=TENTH, sensitivity=1),
             r"epsilon \(0\) must be positive",
-        ),
-        (
-            partial(truncated.gaussian_smallest_half_width, variance=ZERO, sensitivity=1),
-            r"variance \(0\) must be positive",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.ledger import Event, Ledger, Part, Place, largest_total, worst_row
+from dpjoin.privacy.ledger import Event, Ledger, Part, Place, Places, largest_total, worst_row
 from dpjoin.privacy.parts import OneTable
 from dpjoin.spec.schema import Attribute, Schema, Table
 
@@ -43,12 +43,15 @@ def test_the_largest_total_is_that_of_the_worst_row() -> None:
 
 
 def test_the_worst_row_is_of_the_table_that_pays_most() -> None:
-    """r is in both places, s in the second only; each table's rows pay by themselves."""
-    places = [{"r": {"u": 0}}, {"r": {"u": 0}, "s": {}}]
-    assert worst_row(places, lambda n, table: Fraction(1)) == 2
-    assert worst_row(places, lambda n, table: Fraction(5 if table == "s" else 1)) == 5
-    assert worst_row([{"r": {"u": 0}}, {"r": {"u": 1}}], lambda n, table: Fraction(n + 1)) == 2
-    assert worst_row([], lambda n, table: Fraction(1)) == 0
+    """r is in both places, s in the second only; each table's rows pay by themselves, and a person for all of them."""
+    both: list[Places] = [{"r": {"u": 0}}, {"r": {"u": 0}, "s": {}}]
+    apart: list[Places] = [{"r": {"u": 0}}, {"r": {"u": 1}}]
+    amounts = [Fraction(1), Fraction(2)]
+    assert worst_row(both, amounts) == 3
+    assert worst_row(apart, amounts) == 2
+    assert worst_row([{"r": {}}, {"s": {}}], amounts) == 2
+    assert worst_row([{"r": {}}, {"s": {}}], amounts, person=True) == worst_row(apart, amounts, person=True) == 3
+    assert worst_row([], []) == 0
 
 
 def test_participation_of_what_is_no_part_is_refused() -> None:
@@ -63,24 +66,32 @@ def test_participation_of_what_is_no_part_is_refused() -> None:
             made.participation([part])  # type: ignore[list-item]
 
 
-def test_a_row_pays_its_tables_share_of_rho() -> None:
-    """In a part where r pays a quarter and s a ninth, the worst row is one of r; delta is paid in full."""
-    part = Part(name="x", stage="one", places={"r": {}, "s": {}})
-    cost = Concentrated(Fraction(1), Fraction(1, 100))
-    event = Event(mechanism="discrete Gaussian", purpose="a test", cost=cost, moves=Fraction(1), part="x")
-    shares = {"r": Fraction(1, 4), "s": Fraction(1, 9)}
-    in_full, by_share = event, Event(**{**vars(event), "shares": shares})
-    assert Ledger("zero-concentrated", (in_full,), (part,)).rho == 1
-    assert Ledger("zero-concentrated", (by_share,), (part,)).rho == Fraction(1, 4)
-    assert Ledger("zero-concentrated", (by_share,), (part,)).delta == Fraction(1, 100)
+def test_a_ledger_adds_up_what_one_row_pays() -> None:
+    """Two parts of a stage that no row is in together count as the larger one; stages add up; unknown parts do not."""
+    parts = tuple(
+        Part(name=name, stage=stage, places={"r": {"u": bucket}})
+        for name, stage, bucket in (("x", "one", 0), ("y", "one", 1), ("z", "two", 0))
+    )
+    events = tuple(
+        Event(
+            mechanism="discrete Gaussian",
+            purpose="a test",
+            cost=Concentrated(Fraction(n), Fraction(n, 100)),
+            moves=Fraction(1),
+            part=name,
+        )
+        for n, name in enumerate(("x", "y", "z", None), 1)
+    )
+    ledger = Ledger("zero-concentrated", events, parts)
+    assert (ledger.rho, ledger.delta, ledger.epsilon) == (2 + 3 + 4, Fraction(9, 100), 0)
     with pytest.raises(BudgetError, match="sub-instance that the ledger knows"):
-        _ = Ledger("zero-concentrated", (event,)).rho
+        _ = Ledger("zero-concentrated", events).rho
 
 
 def test_an_exchange_that_was_planned_is_on_offer_until_too_much_is_spent() -> None:
     """A tenth of epsilon as Laplace noise; what is spent before comes off the rho that it leaves."""
     schema = Schema((Table(name="r", attributes=("a",)),), (Attribute(name="a", range=(0, 1)),))
-    budget = Budget(epsilon=1.0, delta=1e-6).with_options([Fraction(1, 10)])
+    budget = Budget(epsilon=1.0, delta=1e-6, options=(Fraction(1, 10),))
     made = Curator(BruteEngine(schema, {"r": [{"a": 0}]}), Split(budget=budget))
     (option,) = made.options
     assert made.offer == option
