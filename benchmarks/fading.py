@@ -14,8 +14,8 @@ import numpy as np
 
 import queries
 from dpjoin.engine.interface import RowWeights
-from dpjoin.methods.capped import rows_left
 from dpjoin.methods.fading import LARGEST, PRICES, weights
+from dpjoin.methods.look import rows_left
 from dpjoin.privacy.degree_bounds import most_of_value, moves_of_row
 from report import command, markdown_table, versions, write
 

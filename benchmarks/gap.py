@@ -19,11 +19,12 @@ from unittest.mock import patch
 import numpy as np
 
 import dpjoin as dj
+from dpjoin.constants import ROUND_FACTOR, SELECT_SHARE
 from dpjoin.measure.join import varying_products
-from dpjoin.measure.product_queries import MAX_ROUNDS, ROUND_FACTOR, SELECT_SHARE, prospect
+from dpjoin.measure.product_queries import PRODUCT_ROUNDS, prospect
 from dpjoin.measure.shares import partition_shares, tight_shares
-from dpjoin.methods.levels import Level, best_runs
 from dpjoin.paper import alg4_uniformize as algorithm
+from dpjoin.paper.alg5_partition_two_table import Level, best_runs
 from uniformize import BUDGET, QUERIES, SIZE, Tables, errors, product_queries, schema_of, skewed, tables_of, update
 
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
@@ -108,7 +109,7 @@ def own_part(size: float, cap: float, rho: float, deviation: float) -> float:
     select = float(SELECT_SHARE)
     misses = ROUND_FACTOR * size * math.sqrt(LOG_CELLS / 2)
     noise = cap * (LOG_QUERIES / math.sqrt(8 * select) + 0.5 / math.sqrt(2 * (1 - select))) / math.sqrt(rho)
-    rounds = min(float(MAX_ROUNDS), max(1.0, misses / noise))
+    rounds = min(float(PRODUCT_ROUNDS), max(1.0, misses / noise))
     return min(size, direct + deviation, misses / math.sqrt(rounds) + noise * math.sqrt(rounds) + deviation)
 
 

@@ -1,4 +1,4 @@
-"""The hybrid and `auto` against the join as one table on Zipf keys: `python benchmarks/hybrid.py [--runs N]`."""
+"""heavy_light and `auto` against the join as one table on Zipf keys: `python benchmarks/hybrid.py [--runs N]`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import dpjoin as dj
 from report import command, markdown_table, versions, write
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
-METHODS = ("two_table", "uniformize", "hybrid", "auto")
+METHODS = ("two_table", "uniformize", "heavy_light", "auto")
 INSTANCES = (
     (3_000, 64, 0.0),
     (3_000, 64, 1.0),
@@ -67,18 +67,24 @@ def page(results: list[dict[str, Any]], runs: int) -> str:
             f"{r['rows']:,}, {r['keys']:,}, {r['power']:g}",
             "the same" if r["aligned"] else "others",
             *(f"{r[m]['tv']:.4f}" for m in METHODS),
-            f"{r['hybrid']['covered']:.2f}",
+            f"{r['heavy_light']['covered']:.2f}",
             ", ".join(r["auto"]["ran"]),
         ]
         for r in results
     ]
-    head = ["rows per table, keys, Zipf", "hot keys of the other table", *METHODS, "hybrid's bars cover", "auto ran"]
+    head = [
+        "rows per table, keys, Zipf",
+        "hot keys of the other table",
+        *METHODS,
+        "heavy_light's bars cover",
+        "auto ran",
+    ]
     return "\n\n".join(
         [
             "# Hybrid and auto",
             f"Made by `{command('hybrid.py', '--runs', runs)}` with {versions()}.",
             f"Total variation of one 8 x 8 marginal across two tables, (1, 1e-6), medians of {runs} runs; 90 % bars. "
-            "The constants of the hybrid and of auto were chosen while looking at instances of this kind.",
+            "The constants of heavy_light and of auto were chosen while looking at instances of this kind.",
             markdown_table(head, rows),
         ]
     )

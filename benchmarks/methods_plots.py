@@ -22,8 +22,7 @@ COLUMNS = {
     "per_table_raw": "per-table, not clipped",
     "per_table_laplace": "per-table, Laplace",
     "flatten": "flatten and truncate",
-    "hybrid": "hybrid",
-    "keyed": "keyed",
+    "heavy_light": "heavy_light",
     "capped": "capped",
     "auto": "auto",
 }
@@ -39,8 +38,7 @@ COLOURS = {
     "per_table_raw": "#84cc16",
     "per_table_laplace": "#0d9488",
     "flatten": "#db2777",
-    "hybrid": "#0891b2",
-    "keyed": "#334155",
+    "heavy_light": "#0891b2",
     "capped": "#ea580c",
     "auto": "#dc2626",
 }

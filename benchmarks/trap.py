@@ -144,7 +144,7 @@ def compare(partners: int, runs: int) -> dict[str, Any]:
 
 def single_table_rho() -> float:
     """What a single-table release may spend, in zero-concentrated currency."""
-    from dpjoin.auto.registry import as_one_shares
+    from dpjoin.methods.as_one import as_one_shares
 
     return float(as_one_shares(BUDGET, JOINED).split.rho)
 

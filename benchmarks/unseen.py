@@ -24,7 +24,7 @@ from report import RESULTS, command, markdown_table, number, versions, write
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 METHODS = {
-    "pairs": ("auto", "two_table", "capped", "keyed", "hybrid", "per_table"),
+    "pairs": ("auto", "two_table", "capped", "heavy_light", "per_table"),
     "chains": ("auto", "multi_table", "capped", "per_table"),
     "public": ("auto", "two_table", "multi_table", "capped", "per_table"),
 }

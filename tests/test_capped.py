@@ -16,27 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpjoin as dj
+from dpjoin import constants
+from dpjoin.constants import LOST_DIFFERS, WIDE_ROOM
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine, RowWeights
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.ranks import EDGES, degree_sequence, falling_fits, looked_beyond, rows_beyond
 from dpjoin.measure.totals import NoisyTotal
-from dpjoin.methods import capped
-from dpjoin.methods.as_one import Outcome
-from dpjoin.methods.capped import (
-    best_level,
+from dpjoin.methods import capped, look
+from dpjoin.methods.capped import best_caps, capped_shares, capped_tight, measure_sizes
+from dpjoin.methods.look import (
+    Caps,
     candidate_caps,
     cap_attributes,
-    capped_shares,
-    capped_tight,
+    cap_bounds,
     left_under,
     measure_levels,
     measure_ranks,
-    measure_sizes,
     most_by_rows,
     public_bound_of,
 )
+from dpjoin.methods.method import Outcome
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
 from dpjoin.model.threads import one_blas_thread
@@ -89,9 +90,9 @@ def test_replay_on_neighbours(
     shape: str, levels: tuple[float, ...], fade: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Same questions, declared moves, the whole budget; also where the caps cut half of the rows."""
-    monkeypatch.setattr(capped, "LEVELS", levels)
+    monkeypatch.setattr(constants, "CAP_LEVELS", levels)
     if not fade:
-        monkeypatch.setattr(capped, "fading_price", lambda workload: None)
+        monkeypatch.setattr(look, "fading_price", lambda workload: None)
     audits(shape, 4, levels, SHARP)
     audits(shape, 2, levels, BLUNT)
 
@@ -101,7 +102,7 @@ def test_replay_on_neighbours(
 @pytest.mark.parametrize("levels", [(0.0, 0.1), (0.5,)], ids=["loose", "strict"])
 @pytest.mark.parametrize("shape", ANY)
 def test_replay_on_many_neighbours(shape: str, levels: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capped, "LEVELS", levels)
+    monkeypatch.setattr(constants, "CAP_LEVELS", levels)
     audits(shape, 300, levels, SHARP)
 
 
@@ -112,7 +113,7 @@ def two_columns(rng: np.random.Generator, values: int, count: int, name: str) ->
 @pytest.mark.replay
 def test_replay_on_the_engine_that_numbers_and_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     """On DuckDB's engine a row more changes numbers of keys and whether rows are merged; what is kept must not."""
-    monkeypatch.setattr(capped, "LEVELS", (0.5,))
+    monkeypatch.setattr(constants, "CAP_LEVELS", (0.5,))
     schema = schema_of("two")
     workload = dj.Workload.marginals(schema, [1, 2])
     rng = np.random.default_rng(8)
@@ -149,7 +150,7 @@ def edge_rows(rng: np.random.Generator) -> Rows:
     }
 
 
-def five(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[capped.Caps]:
+def five(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
     """Public caps that some values reach."""
     return [{("r", ("A",)): 5, ("s", ("A",)): 5}]
 
@@ -168,8 +169,8 @@ def found_wrong(make: Callable[[Any], Engine], count: int) -> list[str]:
 
 @pytest.mark.known_bad
 def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capped, "candidate_caps", five)
-    monkeypatch.setattr(capped, "fading_price", lambda workload: None)
+    monkeypatch.setattr(look, "candidate_caps", five)
+    monkeypatch.setattr(look, "fading_price", lambda workload: None)
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: DropsValues(schema, t), 40))
     assert found_wrong(lambda t: BruteEngine(schema, t), 40) == []
@@ -177,8 +178,8 @@ def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.known_bad
 def test_a_pushed_out_row_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capped, "candidate_caps", five)
-    monkeypatch.setattr(capped, "fading_price", lambda workload: None)
+    monkeypatch.setattr(look, "candidate_caps", five)
+    monkeypatch.setattr(look, "fading_price", lambda workload: None)
     monkeypatch.setattr(Instance, "move_of_group", lambda self, group, bound: Move(bound.value, bound.value))
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: BruteEngine(schema, t), 60))
@@ -196,7 +197,7 @@ def test_a_fading_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.Monk
             }
             return super().weighted(steep)
 
-    monkeypatch.setattr(capped, "candidate_caps", five)
+    monkeypatch.setattr(look, "candidate_caps", five)
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: Drops(schema, t), 40))
     assert found_wrong(lambda t: BruteEngine(schema, t), 40) == []
@@ -206,7 +207,7 @@ def test_a_fading_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.Monk
 def test_caps_from_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest degree as it is: the neighbour has another one."""
 
-    def exact_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[capped.Caps]:
+    def exact_caps(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
         return [{place: int(current[0]) for place in (("r", ("A",)), ("s", ("A",)))}]
 
     current = [1]
@@ -216,7 +217,7 @@ def test_caps_from_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> 
             super().__init__(schema, tables)
             current[0] = max(1, self.exact_boundary(frozenset(["r"])))
 
-    monkeypatch.setattr(capped, "candidate_caps", exact_caps)
+    monkeypatch.setattr(look, "candidate_caps", exact_caps)
     schema = schema_of("two")
     assert found_wrong(lambda t: Peeking(schema, t), 60) != []
 
@@ -322,7 +323,7 @@ def test_the_bound_of_caps_is_that_of_the_join_they_leave() -> None:
         for _ in range(5):
             rows = skewed_rows(schema, rng)
             caps = {(t, by): int(rng.integers(1, 4)) for t, s in cap_attributes(schema).items() for by in s}
-            engine = BruteEngine(schema, rows).capped(capped._bounds(caps))
+            engine = BruteEngine(schema, rows).capped(cap_bounds(caps))
             largest = max(engine.exact_boundary(names - {t}) for t in names)
             assert largest <= public_bound_of(schema, caps)
 
@@ -377,9 +378,10 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     engine = DuckEngine(schema, tables, attributes=schema.queryable)
     shares = capped_shares(BLUNT, schema)
     curator = Curator(engine, shares.split)
-    ranks = measure_ranks(curator, shares.ranks)
-    best = best_level(workload, measure_levels(curator, workload, ranks, shares.size), curator.rho_left)
-    whole, kept = measure_sizes(best, shares.count)
+    ranks = measure_ranks(curator, shares.look.ranks)
+    levels = measure_levels(curator, workload, ranks, shares.look.size)
+    best = best_caps(workload, levels, curator.rho_left).candidate
+    whole, kept = measure_sizes(levels, best, shares.count)
     exact = engine.exact_join_size()
     assert whole.noisy == pytest.approx(exact, rel=0.25)
     assert best.curator._engine.exact_join_size() * float(best.curator.unit) == pytest.approx(kept, rel=0.2)
@@ -493,13 +495,13 @@ def test_falling_fits_are_those_of_scipy(seed: int) -> None:
 def test_room_is_left_only_where_noise_hides_rows(deviation: float, most: int) -> None:
     """Above 600 rows a bucket is wider than noise: a value with rows all through it would have been seen."""
     for cap in (1, 5, 95, 492, 709, 2_116):
-        wide = capped._with_room(cap, capped.DOUBT, deviation)
+        wide = look._with_room(cap, WIDE_ROOM, deviation)
         at = EDGES.index(cap)
         assert wide in EDGES
-        assert cap <= wide <= EDGES[at + capped.DOUBT]
+        assert cap <= wide <= EDGES[at + WIDE_ROOM]
         assert wide <= max(cap, most * 1.2)
-        if EDGES[at + capped.DOUBT] <= most:
-            assert wide == EDGES[at + capped.DOUBT]
+        if EDGES[at + WIDE_ROOM] <= most:
+            assert wide == EDGES[at + WIDE_ROOM]
 
 
 def test_joins_of_three_skewed_tables_are_not_far_too_small() -> None:
@@ -525,9 +527,10 @@ def test_joins_of_three_skewed_tables_are_not_far_too_small() -> None:
     for _ in range(11):
         shares = capped_shares(Budget(epsilon=1.0, delta=1e-6), schema)
         curator = Curator(engine, shares.split)
-        levels = measure_levels(curator, workload, measure_ranks(curator, shares.ranks), shares.size)
-        best = best_level(workload, levels, curator.rho_left)
-        found.append(measure_sizes(best, shares.count)[0])
+        ranks = measure_ranks(curator, shares.look.ranks)
+        levels = measure_levels(curator, workload, ranks, shares.look.size)
+        best = best_caps(workload, levels, curator.rho_left).candidate
+        found.append(measure_sizes(levels, best, shares.count)[0])
     exact = engine.exact_join_size()
     assert np.median([f.noisy for f in found]) == pytest.approx(exact, rel=0.12)
     assert np.mean([abs(f.noisy - exact) < 1.645 * f.deviation for f in found]) >= 0.5
@@ -538,7 +541,7 @@ def test_members_know_that_what_is_lost_may_have_another_shape() -> None:
     terms = Terms(Domain(("a",), ("b",), {"a": 40, "b": 50}), (("a",), ("b",)))
     potentials = np.random.default_rng(0).normal(0, 0.3, terms.size)
     model = Model(terms.domain, 900.0, terms, potentials, members=((potentials, 900.0),) * 12, known=(frozenset("ab"),))
-    for lost, moves in ((100.0, 0.1 * capped.DIFFERS), (0.0, 0.0)):
+    for lost, moves in ((100.0, 0.1 * LOST_DIFFERS), (0.0, 0.0)):
         grew = capped.grown(model, NoisyTotal(lost, 30.0))
         assert grew.total == pytest.approx(900 + lost)
         assert grew.potentials is model.potentials

@@ -20,7 +20,7 @@ from dpjoin.model.terms import Terms
 from dpjoin.privacy.curator import Curator
 from dpjoin.spec.workload import Workload
 from support.audit import Tape
-from support.hybrid import DECLARED, GENEROUS, per_table_on, problems, schema_of, told
+from support.heavy_light import DECLARED, GENEROUS, per_table_on, problems, schema_of, told
 
 
 def test_attributes_are_measured_at_each_link() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.measure.laplace import ByValue
-from dpjoin.methods.table_models import stands_out, without_drowned
+from dpjoin.methods.table_models import stands_out, without_hidden
 from dpjoin.model import fit as fits
 from dpjoin.model.clear_cells import _by_rank, _clear, keep_clear_cells
 from dpjoin.model.ensemble import ensemble
@@ -190,14 +190,14 @@ def test_marginals_below_the_noise_are_replaced_by_their_parts() -> None:
     asked = [("k", "a", "b"), ("k", "a", "c"), ("k", "b", "c")]
     parts = [("k", "a"), ("k", "b"), ("k", "c")]
     large, small = keyed_schema(4_000), keyed_schema(100)
-    assert without_drowned(large, asked, ("k",), (), rows=1_000.0) == parts
-    assert without_drowned(large, asked, ("k",), (), rows=1e6) == asked
-    assert without_drowned(small, asked, ("k",), (), rows=1.0) == asked
+    assert without_hidden(large, asked, ("k",), (), rows=1_000.0) == parts
+    assert without_hidden(large, asked, ("k",), (), rows=1e6) == asked
+    assert without_hidden(small, asked, ("k",), (), rows=1.0) == asked
     # 320,000 cells are drowned, 160,000 and 128,000 are not: what is part of these is not asked for once more.
-    assert without_drowned(large, asked, ("k",), (), rows=50_000.0) == asked[1:]
+    assert without_hidden(large, asked, ("k",), (), rows=50_000.0) == asked[1:]
     heavy = ByValue(("k",), np.array([3_000.0] + [1.0] * 3_000), (1.0, 1.0))
-    assert without_drowned(large, asked, ("k",), (heavy,), rows=1_000.0) == asked
-    assert without_drowned(large, parts, ("k",), (), rows=1.0) == parts
+    assert without_hidden(large, asked, ("k",), (heavy,), rows=1_000.0) == asked
+    assert without_hidden(large, parts, ("k",), (), rows=1.0) == parts
 
 
 def test_what_is_asked_of_drowned_marginals_has_answers_and_bars() -> None:

@@ -14,9 +14,13 @@ import pytest
 import dpjoin as dj
 from dpjoin.auto.choose import auto_shares
 from dpjoin.auto.plan import plan
-from dpjoin.auto.registry import as_one_shares, common_key_shares, spendable
-from dpjoin.methods.capped import RANKS_SHARE, SIZES_SHARE, capped_shares, fades_of, fading_price
-from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE
+from dpjoin.constants import EARLY_LAPLACE, LAPLACE_SHARE, RANKS_SHARE, SIZES_SHARE
+from dpjoin.methods.as_one import as_one_shares
+from dpjoin.methods.capped import capped_shares
+from dpjoin.methods.heavy_light import heavy_light_shares
+from dpjoin.methods.look import fades_of, fading_price
+from dpjoin.methods.method import gaussian_only
+from dpjoin.paper.alg4_uniformize import uniformize_shares
 from dpjoin.privacy.degree_bounds import weighted_bound
 from dpjoin.released.query import ask
 from dpjoin.spec.plain import KEYS
@@ -114,19 +118,19 @@ def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> 
     tables = dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "c"))
     schema = dj.Schema(tables, attributes)
     workload, asked = dj.Workload.marginals(schema, 2), dj.Budget(epsilon=1.0, delta=1e-6)
-    budget = spendable(asked, workload)
+    budget = gaussian_only(asked, workload)
     bounded, caps = as_one_shares(budget, schema), capped_shares(budget, schema)
-    shift = common_key_shares(budget, schema).degrees_width
-    ranks = math.sqrt(budget.composition.variance(1, caps.ranks.rho))
+    shift = uniformize_shares(budget, schema).degrees_width
+    ranks = math.sqrt(budget.composition.variance(1, caps.look.ranks.rho))
     gaussian = math.sqrt(budget.composition.variance(1, budget.rho()))
     assert f"one has a deviation of {gaussian:.1f} at (1, 1e-6)" in HOW
-    assert f"for {float(AT_ONCE_SHARE) * 100:.0f} % of ε" in HOW
+    assert f"for {float(EARLY_LAPLACE) * 100:.0f} % of ε" in HOW
     assert f"or for {float(LAPLACE_SHARE) * 100:.0f} % after" in HOW
     page = (ROOT / "docs" / "capped.md").read_text(encoding="utf-8")
     assert f"X is {bounded.half_width} on average" in page
     assert f"a deviation of {ranks:.0f} rows" in page
     assert f"rng.normal(0, {ranks:.2f}, exact.shape)" in page
-    assert f"the deviation is {1 / math.sqrt(2 * caps.size.rho):.0f} times the bound" in page
+    assert f"the deviation is {1 / math.sqrt(2 * caps.look.size.rho):.0f} times the bound" in page
     left, spent = caps.split.rho - caps.count.rho, caps.split.rho * (RANKS_SHARE + SIZES_SHARE)
     capped, dear = 1 / math.sqrt(2 * (left - spent)), 1 / math.sqrt(2 * (bounded.queries))
     price = fading_price(workload)
@@ -137,10 +141,9 @@ def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> 
         by_bound = dear * (degree + (bounded.half_width or 0))
         fading, removing = capped * bound, capped * math.sqrt(2) * degree
         assert f"| {degree} | {by_bound:,.0f} | {fading:,.0f} | {removing:,.0f} | {by_bound / fading:.1f} |" in page
-    hybrid = auto_shares(budget, schema).hybrid
-    assert hybrid is not None
-    page = (ROOT / "docs" / "hybrid.md").read_text(encoding="utf-8")
-    assert f"s = {shift}. (Where `auto` chose it, 30 %, and s = {hybrid.degrees_width}:" in page
+    _, listed = auto_shares(budget, schema).methods["heavy_light"]
+    page = (ROOT / "docs" / "heavy-light.md").read_text(encoding="utf-8")
+    assert f"s = {heavy_light_shares(budget, schema).width}. (Where `auto` chose it, s = {listed.width}:" in page
     page = (ROOT / "docs" / "uniformize.md").read_text(encoding="utf-8")
     assert f"a shift of {shift} on" in page
     bucket = plan(Spec(schema, workload, asked, "uniformize", "tight")).buckets[0]

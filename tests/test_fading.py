@@ -17,8 +17,8 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.methods import capped, fading
-from dpjoin.methods.capped import cap_attributes
+from dpjoin.methods import fading, look
+from dpjoin.methods.look import cap_attributes
 from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import most_of_value, moves_of_row, weighted_bound
@@ -304,11 +304,11 @@ def test_the_price_follows_the_shape_of_the_join() -> None:
     assert fading.best_price(schema_of("two"), [("r", ("A",)), ("s", ("A",))]) == fading.PRICES[0]
     key = schema_of("two", r=(DegreeBound(attributes=("A",), limit=1),))
     assert fading.best_price(key, [("s", ("A",))]) > fading.PRICES[1]
-    assert capped.fading_price(dj.Workload.marginals(schema_of("path"), 1)) is None
+    assert look.fading_price(dj.Workload.marginals(schema_of("path"), 1)) is None
 
 
 def test_product_queries_keep_hard_caps() -> None:
     schema = schema_of("two")
     weights = {"r": (("B",), np.array([[1, -1, 0, 0.5]])), "s": (("C",), np.array([[0, 1, 1, -1]]))}
     products = dj.Workload.products(schema, weights)
-    assert capped.fading_price(products) is None
+    assert look.fading_price(products) is None

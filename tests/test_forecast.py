@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.auto.forecast import likely_bound
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.ranks import degree_sequence
 from dpjoin.methods.capped import cap_attributes
+from dpjoin.methods.likely_bound import expected_bound, ranked_degrees
 from dpjoin.privacy.degree_bounds import degree_caps, degree_factors, subsets
 from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.parts import Question
@@ -40,7 +40,7 @@ def test_a_noisy_bound_is_about_what_ranks_promise() -> None:
         for table, rows in degrees.items():
             question = Question(name=table, rules={table: {}}, by=("A",))
             ranks.append(replace(ranks_of(rows, 0.0, rng), question=question, deviation=1.0))
-        found = likely_bound(schema, ranks, width)
+        found = expected_bound(schema, ranked_degrees(schema, ranks), width)
         largest = [int(degree_sequence(r).max()) for r in ranks]  # an edge of their buckets
         expected = max(largest) + width if shape == "two" else gauge_bound(b := star(largest), gauge(b) + width)
         assert found == expected
@@ -87,7 +87,7 @@ def test_a_noisy_bound_of_three_tables_is_foreseen(shape: str, public: bool, val
         factors=degree_factors(schema),
     )
     wanted = gauge_bound(exact, gauge(exact) + width)
-    assert wanted / 3 < likely_bound(schema, ranks, width) < 3 * wanted
+    assert wanted / 3 < expected_bound(schema, ranked_degrees(schema, ranks), width) < 3 * wanted
 
 
 def referring_tables(depends: float) -> dict[str, pa.Table]:

@@ -79,11 +79,14 @@ def _bound(by: str, limit: int) -> dj.DegreeBound:
 PAIR, STAR, PATH, TRIANGLE = ("A", "A"), ("A", "A", "A"), ("A", "AB", "B"), ("AB", "BC", "CA")
 DECLARED = {"r": {"bounds": (_bound("A", 90),)}, "s": {"bounds": (_bound("A", 90),)}}
 ENFORCED = {name: {**options, "enforce": True} for name, options in DECLARED.items()}
+PAPER = ("two_table", "uniformize", "hierarchical")
 CASES: dict[str, Callable[[], Case]] = {
-    **{f"{m} tight": _marginals(m, "tight", *PAIR) for m in ("two_table", "uniformize", "hierarchical", "hybrid")},
-    **{f"{m} paper": _marginals(m, "paper", *PAIR) for m in ("two_table", "uniformize", "hierarchical")},
+    **{f"{m} tight": _marginals(m, "tight", *PAIR) for m in (*PAPER, "heavy_light")},
+    **{f"{m} paper": _marginals(m, "paper", *PAIR) for m in PAPER},
     **{f"{m} pair": _marginals(m, "tight", *PAIR) for m in ("capped", "auto")},
-    **{f"{m} declared keys": _marginals(m, "tight", *PAIR, declared=True) for m in ("per_table", "keyed", "auto")},
+    **{
+        f"{m} declared keys": _marginals(m, "tight", *PAIR, declared=True) for m in ("per_table", "heavy_light", "auto")
+    },
     "single_table tight": _marginals("auto", "tight", ""),
     "single_table paper": _marginals("auto", "paper", ""),
     "products tight": _products("two_table", "tight", *PAIR),

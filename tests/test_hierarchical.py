@@ -20,9 +20,9 @@ from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.errors import SpecError
 from dpjoin.measure.progress import silent
 from dpjoin.measure.totals import NoisyTotal, measure_total
-from dpjoin.methods.as_one import Outcome
-from dpjoin.paper import alg6_hierarchical as hierarchical
-from dpjoin.paper.alg6_hierarchical import (
+from dpjoin.methods.method import Outcome
+from dpjoin.paper import alg6_partition_hierarchical as hierarchical
+from dpjoin.paper.alg6_partition_hierarchical import (
     MOST_PARTS,
     PartOfJoin,
     check_hierarchical,

@@ -15,7 +15,7 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import tight_shares
-from dpjoin.methods.as_one import two_table_tight
+from dpjoin.methods.as_one import as_one_tight
 from dpjoin.privacy import noise
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
@@ -51,7 +51,7 @@ def run_with(change: Callable[[type[Curator]], type[Curator]]) -> Any:
     def run(kind: type[Curator], tables: Tables, tape: Tape) -> Any:
         shares = tight_shares(BUDGET, noisy_bound=True)
         curator = attach(change(kind)(BruteEngine(SCHEMA, tables), shares.split), tape)
-        return two_table_tight(curator, WORKLOAD, shares, silent).model.table
+        return as_one_tight(curator, WORKLOAD, shares, silent).model.table
 
     return run
 
@@ -156,7 +156,7 @@ def test_a_marginal_noised_like_one_scalar_query_is_caught() -> None:
     def run(kind: type[Curator], tables: Tables, tape: Tape) -> Any:
         shares = tight_shares(BUDGET, noisy_bound=True)
         curator = attach(change(kind)(BruteEngine(wide, tables), shares.split), tape)
-        return two_table_tight(curator, Workload.marginals(wide, [("C",)]), shares, silent).model.table
+        return as_one_tight(curator, Workload.marginals(wide, [("C",)]), shares, silent).model.table
 
     assert caught(replay_violations(run, full, empty), "sensitivity")
 
@@ -191,7 +191,7 @@ def test_a_ledger_that_undercharges_is_caught() -> None:
     """An event whose variance does not fit its rho, or a total beyond the budget."""
     shares = tight_shares(BUDGET, noisy_bound=True)
     curator = Curator(BruteEngine(SCHEMA, FULL), shares.split)
-    two_table_tight(curator, WORKLOAD, shares, silent)
+    as_one_tight(curator, WORKLOAD, shares, silent)
     assert ledger_violations(curator.ledger, BUDGET) == []
     last = curator.ledger.events[-1]
     assert isinstance(last.cost, Concentrated)
@@ -269,7 +269,7 @@ def test_the_correct_algorithm_is_not_flagged_by_black_box_audits(event: str) ->
     def happened(tables: Tables) -> bool:
         shares = tight_shares(BUDGET, noisy_bound=True)
         curator = Curator(BruteEngine(SCHEMA, tables), shares.split)
-        outcome = two_table_tight(curator, workload, shares, silent)
+        outcome = as_one_tight(curator, workload, shares, silent)
         if event == "something":
             return outcome.noisy_total > 1
         if event == "region":

@@ -10,7 +10,7 @@ import pytest
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.measure.shares import partition_shares
-from dpjoin.paper.alg4_uniformize import common_attributes
+from dpjoin.methods.common_key import common_attributes
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event

@@ -17,7 +17,8 @@ import dpjoin as dj
 from dpjoin.auto import registry as methods
 from dpjoin.auto.choose import auto_shares, auto_tight
 from dpjoin.auto.plan import check_feasible, layout, plan
-from dpjoin.auto.registry import LARGE, as_one_shares, chosen_method, spendable
+from dpjoin.auto.registry import METHODS as ALL_METHODS
+from dpjoin.auto.registry import chosen_method
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import ReleaseError, SpecError
 from dpjoin.evaluation import evaluate
@@ -26,7 +27,8 @@ from dpjoin.measure import large_domains as chosen
 from dpjoin.measure.cliques import wanted_cliques
 from dpjoin.measure.large_domains import cells_limit, looked_at
 from dpjoin.measure.progress import silent
-from dpjoin.methods.as_one import two_table_tight
+from dpjoin.methods.as_one import as_one_shares, as_one_tight
+from dpjoin.methods.method import gaussian_only
 from dpjoin.model.model import Model
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
@@ -170,7 +172,7 @@ def test_rows_come_in_chunks(
 
 def test_the_ledger_adds_up(million_million: tuple[dj.Release, dict[str, pa.Table]]) -> None:
     release, _ = million_million
-    shares = as_one_shares(spendable(BUDGET, release.workload), release.schema)
+    shares = as_one_shares(gaussian_only(BUDGET, release.workload), release.schema)
     assert release.ledger.rho == shares.split.rho
     assert sum((e.cost.rho for e in release.ledger.events), Fraction(0)) == shares.split.rho  # type: ignore[union-attr]
 
@@ -210,7 +212,7 @@ def test_only_one_way_marginals() -> None:
     tables = {"t": pa.table(rows_of(12, 10, 2000))}
     release = dj.release(schema, dj.Workload.marginals(schema, 1), tables, BUDGET)
     assert evaluate(release, tables).max_error < 200
-    assert release.ledger.rho == as_one_shares(spendable(BUDGET, release.workload), schema).split.rho
+    assert release.ledger.rho == as_one_shares(gaussian_only(BUDGET, release.workload), schema).split.rho
 
 
 # Privacy -------------------------------------------------------------------------------------------------------------
@@ -240,7 +242,7 @@ def test_replay_on_neighbours(kind: str, tree_cells: int, monkeypatch: pytest.Mo
             return auto_tight(curator, workload, look, silent), curator
         shares = as_one_shares(SHARP, schema)
         curator = attach(curators(engine, shares.split), tape)
-        return two_table_tight(curator, workload, shares, silent), curator
+        return as_one_tight(curator, workload, shares, silent), curator
 
     for n in range(3):
         rows = small_rows(schema, rng, 12)
@@ -346,7 +348,7 @@ def test_methods_that_write_the_domain_down_refuse() -> None:
     schema = pair_of_tables(12, 10)
     workload = dj.Workload.marginals(schema, 2)
     for method in ("hybrid", "uniformize"):
-        assert method not in LARGE
+        assert not ALL_METHODS[method].one_model
         with pytest.raises(
             SpecError, match=f"method '{method}' must have a workload over at most .* use method 'auto'"
         ):

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
-from dpjoin.auto.plan import needs_noisy_bound
 from dpjoin.engine.brute import BruteEngine, _within_bounds
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import tight_shares
-from dpjoin.methods.as_one import two_table_paper, two_table_tight
+from dpjoin.methods.as_one import as_one_tight
+from dpjoin.paper.alg1_two_table import two_table_paper
 from dpjoin.privacy.accounting import Budget, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public, churn, degree_caps, degree_factors
@@ -173,9 +173,9 @@ def _runner(schema: dj.Schema, workload: dj.Workload, profile: str, ledgers: lis
     def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
         engine = BruteEngine(schema, tables)
         if profile == "tight":
-            shares = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema), sensitivity=max(1, churn(schema)))
+            shares = tight_shares(BUDGET, noisy_bound=not bound_is_public(schema), sensitivity=max(1, churn(schema)))
             curator = attach(kind(engine, shares.split), tape)
-            outcome = two_table_tight(curator, workload, shares, silent)
+            outcome = as_one_tight(curator, workload, shares, silent)
         else:
             curator = attach(kind(engine, Split(budget=BUDGET, paper=True)), tape)
             outcome = two_table_paper(curator, workload, BUDGET.exact, silent)

@@ -14,8 +14,8 @@ import pytest
 import dpjoin as dj
 from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import chosen_method
+from dpjoin.constants import EARLY_LAPLACE, LAPLACE_SHARE
 from dpjoin.errors import SpecError
-from dpjoin.methods.finish import AT_ONCE_SHARE, LAPLACE_SHARE
 from dpjoin.privacy.accounting import OPTION_SHARE
 from dpjoin.released.files import load
 from dpjoin.spec.toml import METHODS, Spec
@@ -33,10 +33,9 @@ SERVES = {
     "multi_table": ["two", "star", "path"],
     "uniformize": ["two", "star"],
     "hierarchical": ["two", "star"],
-    "hybrid": ["two", "star"],
+    "heavy_light": ["two", "star", "declared"],
     "capped": ["two", "star", "path", "declared"],
     "per_table": ["declared"],
-    "keyed": ["declared"],
 }
 PAPER = ("two_table", "multi_table", "uniformize", "hierarchical")
 
@@ -87,7 +86,7 @@ def test_a_method_from_plan_to_answers(method: str, name: str, profile: str, tmp
         left, epsilon = BUDGET.delta - float(made.ledger.delta), BUDGET.epsilon - float(made.ledger.epsilon)
         if made.ledger.epsilon:  # rho was exchanged for Laplace noise
             left *= float(OPTION_SHARE)
-            assert made.ledger.epsilon / BUDGET.exact.epsilon in (AT_ONCE_SHARE, LAPLACE_SHARE)
+            assert made.ledger.epsilon / BUDGET.exact.epsilon in (EARLY_LAPLACE, LAPLACE_SHARE)
         assert numeric_gaussian_delta(float(made.ledger.rho), epsilon) <= left
         assert numeric_gaussian_delta(float(made.ledger.rho) * 1.02, epsilon) > left
     again = load(made.save(tmp_path / "out"))
@@ -119,8 +118,7 @@ def test_methods_beyond_the_paper_have_no_paper_profile(method: str) -> None:
     ("method", "joins"),
     [
         ("per_table", ("two", "path", "public")),
-        ("keyed", ("two", "path", "public")),
-        ("hybrid", ("path", "public")),
+        ("heavy_light", ("path", "public")),
         ("uniformize", ("path",)),
     ],
 )

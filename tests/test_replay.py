@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpjoin.auto.plan import needs_noisy_bound
 from dpjoin.measure.shares import tight_shares
+from dpjoin.privacy.degree_bounds import bound_is_public
 from support.audit import ledger_violations, replay_violations
 from support.replay import BUDGET, runner
 from support.strategies import neighbour, random_instance
@@ -27,7 +27,7 @@ def test_replay_on_random_neighbours(profile: str, block: int) -> None:
         assert replay_violations(run, tables, neighbour(rng, schema, tables)) == []
         assert ledger_violations(ledgers[0], BUDGET) == []
         if profile == "tight":
-            rho = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema)).split.rho
+            rho = tight_shares(BUDGET, noisy_bound=not bound_is_public(schema)).split.rho
             assert ledgers[0].rho == rho
         else:
             assert (ledgers[0].epsilon, ledgers[0].delta) == (BUDGET.exact.epsilon, BUDGET.exact.delta)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpjoin.measure.estimates import ALIGNMENTS, BEYOND, MISJUDGED, TOGETHER, Left, likely_shares, likely_size
+from dpjoin.constants import ALIGNMENTS, BEYOND, MISJUDGED, SAME_DIRECTION
+from dpjoin.measure.estimates import Left, likely_shares, likely_size
 from dpjoin.measure.totals import NoisyTotal
 
 NOTHING_LOST = Left(1.0, 1.0)
@@ -70,7 +71,7 @@ def test_what_is_misjudged_is_so_under_all_caps() -> None:
     found = size(*[(7_000.0, 1.0)] * 6, left=[strict] * 6)
     off = MISJUDGED * (1 - 0.7) * 10_000
     assert found.noisy == pytest.approx(10_000)
-    assert found.deviation == pytest.approx(off * math.sqrt(TOGETHER + (1 - TOGETHER) / 6), rel=0.01)
+    assert found.deviation == pytest.approx(off * math.sqrt(SAME_DIRECTION + (1 - SAME_DIRECTION) / 6), rel=0.01)
 
 
 CURVES = [(1.0, 1.0), (0.98, 0.8), (0.85, 0.35), (0.6, 0.1), (0.4, 0.04)]

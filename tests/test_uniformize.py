@@ -15,9 +15,9 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.shares import partition_shares
-from dpjoin.methods.as_one import Outcome
-from dpjoin.methods.levels import best_runs
-from dpjoin.paper.alg4_uniformize import check_common
+from dpjoin.methods.common_key import check_common
+from dpjoin.methods.method import Outcome
+from dpjoin.paper.alg5_partition_two_table import best_runs
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import largest_total

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import combinations, product
 from typing import Any
 
+from dpjoin.auto import registry
 from dpjoin.auto.plan import check_feasible
-from dpjoin.auto.registry import chosen_method
 from dpjoin.canonical import instance
 from dpjoin.errors import JoinedTableWarning, PublicSourceWarning, SpecError, SpecWarning, UnjoinedTableWarning, suggest
 from dpjoin.measure.progress import Progress, silent
@@ -62,7 +62,7 @@ def release(
         if table.name not in tables:
             raise SpecError(f"table {table.name!r} is missing; hand it over in tables")
     check_feasible(schema, workload)
-    chosen = chosen_method(schema, method, profile, workload)
+    registry.chosen_method(schema, method, profile, workload)
     inside = {t.name: t.source_table for t in schema.tables}
     sources = {name: (s, inside[name]) if isinstance(s, str | os.PathLike) else s for name, s in tables.items()}
     for warning in spec_warnings(schema, sources):
@@ -70,7 +70,7 @@ def release(
     with _progress(progress) as say:
         say("read", 0, 1)
         engine = DuckEngine(schema, tables, attributes=workload.attributes)
-        outcome, curator = chosen.run(profile, engine, workload, budget, say)
+        outcome, curator = registry.run(method, profile, engine, workload, budget, say)
     facts: dict[str, Any] = {
         "sensitivity_bound": outcome.sensitivity,
         "join_size": outcome.noisy_total,
@@ -82,9 +82,8 @@ def release(
         facts["parts"] = list(outcome.parts)
     if outcome.predicted:
         facts["predicted_error"] = dict(outcome.predicted)
-    return Release(
-        schema, workload, budget, outcome.method or chosen.name, profile, outcome.model, curator.ledger, facts
-    )
+    assert outcome.method is not None
+    return Release(schema, workload, budget, outcome.method, profile, outcome.model, curator.ledger, facts)
 
 
 def spec_warnings(schema: Schema, sources: Mapping[str, Any]) -> list[SpecWarning]:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dpjoin.auto.registry import spendable
 from dpjoin.engine.interface import Engine, ExactDegrees, Value
 from dpjoin.measure.progress import silent
+from dpjoin.methods.method import gaussian_only
 from dpjoin.model.model import Model
 from dpjoin.privacy.accounting import Approximate, Budget, Concentrated, Pure, Split
 from dpjoin.privacy.curator import Curator
@@ -222,7 +222,7 @@ def tight_run(
     run: Callable[..., Any],
     workload: Any,
     budget: Budget,
-    spend: Callable[[Budget, Any], Budget] = spendable,
+    spend: Callable[[Budget, Any], Budget] = gaussian_only,
 ) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:
     """A method's tight profile as `audited` wants it: `make` an engine of some tables, split the budget, run.
 

@@ -10,10 +10,9 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.auto import choose as auto
-from dpjoin.auto.choose import auto_shares
-from dpjoin.methods.as_one import as_one_name
+from dpjoin.methods.look import Look
+from dpjoin.methods.remainder import Remainder
 from dpjoin.privacy.accounting import Budget
-from dpjoin.privacy.degree_bounds import bound_is_public
 from dpjoin.spec.schema import DegreeBound
 from support.skewed import schema_of
 
@@ -35,9 +34,15 @@ def declared(shape: str) -> dj.Schema:
     return dj.Schema(schema.tables, tuple(attributes))
 
 
-def forced_way(way: auto.Way, method: str) -> auto.Way:
-    """The same, with one method that promises least."""
-    return replace(way, errors={**way.errors, method: -1.0})
+def force_forecast(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a closer look, make one method promise least."""
+    honest = auto.forecasts
+
+    def forced(look: Look, left: Remainder, shares: auto.AutoShares) -> list[auto.Forecast]:
+        found = honest(look, left, shares)
+        return found if look.levels is None else [*found, auto.Forecast(method, left, -1.0)]
+
+    monkeypatch.setattr(auto, "forecasts", forced)
 
 
 UNSEEN = "a join that does not show under caps"
@@ -45,21 +50,10 @@ UNSEEN = "a join that does not show under caps"
 
 def force(way: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make `auto` go one way; None: as it likes."""
-    if way is not None:
-        predicted, method = auto.predicted_errors, "capped" if way == UNSEEN else way
-        monkeypatch.setattr(auto, "predicted_errors", lambda *given: forced_way(predicted(*given), method))
-        monkeypatch.setattr(auto, "shows", lambda size: way != UNSEEN)
-
-
-def taken(schema: dj.Schema, way: str) -> str:
-    """What `auto` runs then."""
-    if way != UNSEEN:
-        return way
-    return (
-        "hybrid"
-        if auto_shares(SHARP, schema).hybrid is not None and not bound_is_public(schema)
-        else as_one_name(schema)
-    )
+    if way == UNSEEN:
+        monkeypatch.setattr(Look, "visible", False)
+    elif way is not None:
+        force_forecast(way, monkeypatch)
 
 
 def bounded(shape: str, limit: int) -> dj.Schema:

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.auto.plan import needs_noisy_bound
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import tight_shares
-from dpjoin.methods.as_one import two_table_paper, two_table_tight
+from dpjoin.methods.as_one import as_one_tight
+from dpjoin.paper.alg1_two_table import two_table_paper
 from dpjoin.privacy.accounting import Budget, Split
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.degree_bounds import bound_is_public
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 from support.audit import Tape, attach
@@ -26,9 +27,9 @@ def runner(schema: Schema, workload: Workload, profile: str, ledgers: list[Any] 
     def run(kind: type[Curator], tables: Any, tape: Tape) -> Any:
         engine = BruteEngine(schema, tables)
         if profile == "tight":
-            shares = tight_shares(BUDGET, noisy_bound=needs_noisy_bound(schema))
+            shares = tight_shares(BUDGET, noisy_bound=not bound_is_public(schema))
             curator = attach(kind(engine, shares.split), tape)
-            outcome = two_table_tight(curator, workload, shares, silent)
+            outcome = as_one_tight(curator, workload, shares, silent)
         else:
             curator = attach(kind(engine, Split(budget=BUDGET, paper=True)), tape)
             outcome = two_table_paper(curator, workload, BUDGET.exact, silent)

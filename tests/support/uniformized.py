@@ -9,7 +9,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import partition_shares
-from dpjoin.methods.as_one import Outcome
+from dpjoin.methods.method import Outcome
 from dpjoin.paper import alg4_uniformize as uniformize
 from dpjoin.paper.alg4_uniformize import uniformize_paper, uniformize_tight
 from dpjoin.privacy.accounting import Split

@@ -159,7 +159,7 @@ def release(
     out: Annotated[Path, _out("DIR", "The new folder to write.", show_default=False)],
     profile: Annotated[str | None, _named("tight (the spec's default) or paper.")] = None,
     method: Annotated[
-        str | None, _named("auto (the spec's default), capped, hybrid, keyed, per_table, two_table, multi_table, …")
+        str | None, _named("auto (the spec's default), capped, heavy_light, per_table, two_table, multi_table, …")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -244,7 +244,7 @@ def _sensitivity_words(release: Release) -> str:
     else:
         words = f"one row moves what is measured {'in each part ' if len(parts) > 1 else ''}{bound}"
     # Rows within enforced bounds, or within caps that do not fade.
-    pushes = churn(release.schema) > 0 or (release.method in ("capped", "keyed") and "at most" in strategy)
+    pushes = churn(release.schema) > 0 or (release.method in ("capped", "heavy_light") and "at most" in strategy)
     return words + ("; rows that it pushes out move as much each" if pushes else "")
 
 

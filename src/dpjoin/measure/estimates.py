@@ -15,23 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.measure.totals import NoisyTotal
-
-UNLIKELY = 3.5
-"""By how many deviations generous caps must say that there is more, so that stricter ones do not count: a hot value
-that ranks do not show is unlikely, and noise under generous caps is large."""
-ALIGNMENTS = tuple(n / 10 for n in range(11))
-"""How far the same values may be frequent in all tables: all are tried."""
-MISJUDGED = 0.5
-"""How far off what is left under caps may be beyond that, as a share of what is lost and left."""
-TOGETHER = 0.5
-"""How much of that, as a variance, has the same direction under all caps."""
-SIZE_EXPECTED = 0.5
-"""How far off the size is that degrees promise, if values are frequent in all tables to some degree: in logarithms."""
-BEYOND = 2.0
-"""A join is no larger than so many times what degrees allow at most."""
-LEAST_KEPT = 1e-3
-"""Of a join, under any caps."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +71,11 @@ def _ways(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> list[_Way]:
     Ranks do not show a single hot value. A cap that cuts one makes the join too small, and so do all stricter ones:
     these do not count where more generous ones say that there is far more.
     """
-    by_count = [_weighed([_way(totals[:n], left[:n], a) for a in ALIGNMENTS]) for n in range(1, len(totals) + 1)]
+    by_count = [
+        _weighed([_way(totals[:n], left[:n], a) for a in constants.ALIGNMENTS]) for n in range(1, len(totals) + 1)
+    ]
     most = left[0].size_between(1.0)
-    ceiling = math.inf if most is None else BEYOND * most
+    ceiling = math.inf if most is None else constants.BEYOND * most
     sizes = [replace(size, noisy=min(size.noisy, ceiling)) for size in map(_size_of, by_count)]
     count = len(sizes)
     while any(_exceeds(some, sizes[count - 1]) for some in sizes[: count - 1]):
@@ -97,7 +84,7 @@ def _ways(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> list[_Way]:
 
 
 def _exceeds(size: NoisyTotal, other: NoisyTotal) -> bool:
-    return size.noisy - other.noisy > UNLIKELY * math.hypot(size.deviation, other.deviation)
+    return size.noisy - other.noisy > constants.UNLIKELY * math.hypot(size.deviation, other.deviation)
 
 
 def _weighed(ways: Sequence[_Way]) -> list[_Way]:
@@ -126,7 +113,7 @@ def _way(totals: Sequence[NoisyTotal], left: Sequence[Left], aligned: float) -> 
 
         In units of noise, which may differ by far.
         """
-        off, hidden = about * MISJUDGED * (1 - shown) * kept / noise, about * doubt / noise
+        off, hidden = about * constants.MISJUDGED * (1 - shown) * kept / noise, about * doubt / noise
         covariance = np.diag(1 + (1 - together) * off**2) + together * np.outer(off, off) + np.outer(hidden, hidden)
         # None counts against itself: a size is between those that single caps tell.
         weights = np.maximum(0.0, np.linalg.solve(covariance, kept / noise))
@@ -137,10 +124,10 @@ def _way(totals: Sequence[NoisyTotal], left: Sequence[Left], aligned: float) -> 
 
     # Which way it is shows in how sizes fall, so there every cap is a witness of its own; the size is less certain.
     about = max(0.0, closest()[0].noisy)
-    (whole, _), (_, misfit) = closest(about, TOGETHER), closest(about)
+    (whole, _), (_, misfit) = closest(about, constants.SAME_DIRECTION), closest(about)
     # What lies further apart than it should is less certain than it says.
     apart = max(1.0, math.sqrt(misfit / max(1, len(totals) - 1)))
     expected = left[0].size_between(aligned)
     if expected:
-        misfit += (math.log(max(1.0, whole.noisy) / expected) / SIZE_EXPECTED) ** 2
+        misfit += (math.log(max(1.0, whole.noisy) / expected) / constants.SIZE_EXPECTED) ** 2
     return _Way(aligned, misfit, replace(whole, deviation=apart * whole.deviation))

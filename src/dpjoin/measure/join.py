@@ -8,8 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpjoin.measure.cliques import clique_groups, clique_importance, wanted_cliques, with_singles
-from dpjoin.measure.laplace import ByValue, Spread, laplace_unit, measure_once, once_shares, total_of
-from dpjoin.measure.large_domains import measure_all_once, measure_chosen
+from dpjoin.measure.laplace import ByValue, Spread, laplace_shares, laplace_unit, measure_laplace, total_of
+from dpjoin.measure.large_domains import measure_all_laplace, measure_chosen
 from dpjoin.measure.marginals import Fitted, measure_marginals
 from dpjoin.measure.product_queries import measure_products, prospect, run_rounds
 from dpjoin.measure.progress import Progress
@@ -64,7 +64,7 @@ def measure_join(
     """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words.
 
     Beside the marginals asked for, and the one-way marginals in them, `also` these are measured, parts of others: what
-    shows in many cells together, noise drowns in each of them. `implied` ones are parts of others, too: the model has
+    is clear in many cells together, noise hides in each of them. `implied` ones are parts of others, too: the model has
     terms for them, and they are measured only where that pays. `by_value` tells about how many rows the values of a key
     have. A model `to_join` with others must not have rows that noise made: others multiply them.
     """
@@ -85,22 +85,22 @@ def measure_join(
     groups = clique_groups(workload.schema, cliques)
 
     floor, strategy = 0.0, ""
-    once = bool(cliques) and curator.laplace_left > 0
+    laplace = bool(cliques) and curator.laplace_left > 0
     part = rho if not products else round_down(rho / 2) if cliques else Fraction(0)
     fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
     importance = clique_importance(workload, cliques)
-    if once:
+    if laplace:
         cells, unit = {c: workload.schema.cells(c) for c in cliques}, laplace_unit(curator, bound)
         spread = Spread(total.whole / unit)
         if by_value is not None and by_value.rows.any():
             values = workload.schema.cells(by_value.key)
             spread = replace(spread, by_value=replace(by_value, rows=by_value.rows / unit), values=values)
-        shares, _ = once_shares(cliques, importance, cells, spread)
-        evidence = measure_once(curator, groups, terms.slices, shares, bound, progress)
+        shares, _ = laplace_shares(cliques, importance, cells, spread)
+        evidence = measure_laplace(curator, groups, terms.slices, shares, bound, progress)
         total = total_of(evidence, terms.slices, total)
         noisy_total = total.whole
         begun = start(terms, float(noisy_total))
-        # Where noise drowns most cells, those of a fit do not add up to what the noisy ones add up to, unless told so.
+        # Where noise hides most cells, those of a fit do not add up to what the noisy ones add up to, unless told so.
         fitted = Fitted(learn(begun, with_sums(begun, evidence, every=True)), evidence)
         measured = sum(share > 0 for share in shares)
         strategy = f"{'a marginal' if measured == 1 else f'{measured} marginals'} once, with Laplace noise"
@@ -122,7 +122,7 @@ def measure_join(
         fitted = Fitted(start(terms, float(noisy_total)), Evidence.none(terms.size))
         strategy = "the join size alone"
     progress("error bars", 0, 1)
-    after = keep_clear_cells if to_join and once and not products else None
+    after = keep_clear_cells if to_join and laplace and not products else None
     members = ensemble(fitted.fit, fitted.evidence, total_deviation=total.deviation, seed=seed, after=after)
     found = fitted.fit if after is None else after(fitted.fit, fitted.evidence)
     progress("error bars", 1, 1)
@@ -151,7 +151,7 @@ def _measure_large(
     sizes = {a: domain.sizes[a] for a in workload.attributes}
     importance = dict(zip(cliques, clique_importance(workload, cliques), strict=True))
     if curator.laplace_left:
-        chosen, total = measure_all_once(curator, groups, sizes, importance, bound, total, progress)
+        chosen, total = measure_all_laplace(curator, groups, sizes, importance, bound, total, progress)
     else:
         rho = curator.rho_left
         chosen = measure_chosen(curator, groups, sizes, importance, bound, rho, float(total.whole), progress)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpjoin import constants
 from dpjoin.measure.cliques import clique_importance, wanted_cliques
-from dpjoin.measure.marginals import SINGLES_SHARE
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of
 from dpjoin.measure.totals import NoisyTotal
@@ -27,14 +27,10 @@ from dpjoin.spec.workload import Group, Workload
 
 Scope = tuple[str, ...]
 
-NARROW_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
-"""Which part of epsilon may go to marginals that wider ones contain: they say it too, summed over many noisy cells."""
-ONE_WAY, INTERACTION = 1.0, 0.6
-"""By how much of their mean cells differ from what a fit expects where it knows nothing of them: guesses."""
-MANY = 64
+MANY_MARGINALS = 64
 """With more marginals of several attributes Gaussian noise is smaller for every budget that protects anybody."""
-ANYHOW = (0.0, 1.0)
-"""Frequent values may be the same in all tables, or not: nothing is known of that."""
+ANY_CORRELATION = (0.0, 1.0)
+"""Degrees of tables may be correlated or not: nothing is known of that."""
 GRID = 1000
 """Shares of epsilon are multiples of one over this."""
 
@@ -42,13 +38,13 @@ GRID = 1000
 def laplace_pays(budget: Budget, workload: Workload) -> bool:
     """Whether Laplace noise with all of epsilon leaves less of a workload's marginals than Gaussian noise would."""
     schema, cliques = workload.schema, wanted_cliques(workload)
-    if sum(len(c) > 1 for c in cliques) > MANY:
+    if sum(len(c) > 1 for c in cliques) > MANY_MARGINALS:
         return False
     importance, cells = clique_importance(workload, cliques), {c: schema.cells(c) for c in cliques}
     if not cliques:  # the join size alone
         laplace, gaussian = math.sqrt(2), 1.0
     else:
-        laplace, gaussian = once_shares(cliques, importance, cells)[1], gaussian_error(cliques, importance, cells)
+        laplace, gaussian = laplace_shares(cliques, importance, cells)[1], gaussian_error(cliques, importance, cells)
     # Where bounds are enforced one row changes several, in l1 as many, in l2 the root of it.
     rows = churn(schema)
     laplace *= (1 + rows) / math.sqrt(1 + rows**2)
@@ -61,8 +57,8 @@ class ByValue:
 
     key: Scope
     rows: FloatArray
-    known: tuple[float, float] = ANYHOW
-    """Between which degrees other tables may have the same frequent values: none, or all of them."""
+    correlation: tuple[float, float] = ANY_CORRELATION
+    """Between which bounds the correlation with the degrees of other tables lies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,18 +71,18 @@ class Spread:
     """None: that is not known."""
     values: int = 1
     """How many values the key has."""
-    aligned: float = 1.0
-    """How far other tables have the same frequent values."""
+    correlation: float = 1.0
+    """How correlated degrees are with those of other tables."""
 
     def left(self, clique: Scope, cells: Mapping[Scope, int], precisions: Mapping[Scope, float]) -> float:
         """What noise of these precisions leaves of a marginal: no cell is off by more than it differs from others.
 
         Where values of a key are known, it is what is left in a join with a table like this one. If that had equally
         many rows of all values, it would be what is left of all of them together; single values count by how far it
-        has more, and where noise drowns them they are as all together.
+        has more, and where noise hides them they are as all together.
         """
         key = self.by_value.key if self.by_value is not None else ()
-        differ = ONE_WAY if len(clique) == 1 or clique == key else INTERACTION
+        differ = constants.ONE_WAY if len(clique) == 1 or clique == key else constants.INTERACTION
         n = cells[clique]
         everywhere = n / math.sqrt(precisions[clique] + (n / (differ * self.size)) ** 2)
         if self.by_value is None:
@@ -94,7 +90,7 @@ class Spread:
         rows, mean = self.by_value.rows[self.by_value.rows > 0][: self.values], self.size / self.values
         same = (rows - mean) ** 2
         alike = (float(same.sum()) + (self.values - len(rows)) * mean**2) / self.values
-        more = self.aligned * same + (1 - self.aligned) * alike
+        more = self.correlation * same + (1 - self.correlation) * alike
         if set(key) <= set(clique):
             each = n / self.values
             held = differ * rows / each
@@ -103,12 +99,12 @@ class Spread:
         if not wider:
             return everywhere * (mean + float(more.sum()) / self.size)
         at_values = max(wider, key=precisions.__getitem__)
-        held = INTERACTION * rows * self.values / cells[at_values]
-        drowned = 1.0 / (1.0 + precisions[at_values] * held**2)
-        return everywhere * (mean + self.aligned * float((drowned * same).sum()) / self.size)
+        held = constants.INTERACTION * rows * self.values / cells[at_values]
+        hidden = 1.0 / (1.0 + precisions[at_values] * held**2)
+        return everywhere * (mean + self.correlation * float((hidden * same).sum()) / self.size)
 
 
-def once_shares(
+def laplace_shares(
     cliques: Sequence[Scope], importance: Sequence[float], cells: Mapping[Scope, int], spread: Spread | None = None
 ) -> tuple[list[Fraction], float]:
     """Each marginal's share of epsilon, and the error they leave in all, if Laplace noise of one alone had scale one.
@@ -116,17 +112,17 @@ def once_shares(
     The errors of a marginal of n cells, with importance w and share s, add up to about w·n/s. Their sum over marginals
     is least for s as √(w·n), and the largest error of a cell for s as w: so s is as √w times the fourth root of n.
     Where only the size is known, it may be spread evenly, or a few cells may hold it all; and how far other tables have
-    the same frequent values is known to lie between two degrees. What is close to the best in both cases is taken.
+    the same frequent values is known to lie in a range. What is close to the best in both cases is taken.
     """
     narrow = [any(set(c) < set(other) for other in cliques) for c in cliques]
     weights = [w**0.5 * cells[c] ** 0.25 for c, w in zip(cliques, importance, strict=True)]
     sums = [sum(x for x, kind in zip(weights, narrow, strict=True) if kind == is_narrow) for is_narrow in (False, True)]
     spreads = [None, spread]
     if spread is not None and spread.by_value is not None:
-        spreads = [replace(spread, aligned=degree) for degree in spread.by_value.known]
+        spreads = [replace(spread, correlation=end) for end in spread.by_value.correlation]
     found: list[list[Fraction]] = []
     errors: list[list[float]] = []
-    for part in NARROW_SHARES if any(narrow) else NARROW_SHARES[:1]:
+    for part in constants.NARROW_SHARES if any(narrow) else constants.NARROW_SHARES[:1]:
         each = [x / sums[kind] * (part if kind else 1 - part) for x, kind in zip(weights, narrow, strict=True)]
         shares = on_grid(each)
         variances = [2 / float(s) ** 2 if s else math.inf for s in shares]
@@ -152,7 +148,7 @@ def gaussian_error(cliques: Sequence[Scope], importance: Sequence[float], cells:
     mixed = any(single) and not all(single)
     variances = []
     for alone in single:
-        share = (float(SINGLES_SHARE) if alone else 1 - float(SINGLES_SHARE)) if mixed else 1.0
+        share = (float(constants.SINGLES_SHARE) if alone else 1 - float(constants.SINGLES_SHARE)) if mixed else 1.0
         variances.append(single.count(alone) / share)
     return _error(cliques, importance, cells, variances)
 
@@ -179,7 +175,7 @@ def laplace_unit(curator: Curator, bound: Bound) -> float:
     return results_of(curator, bound) / float(curator.laplace_left)
 
 
-def measure_once(
+def measure_laplace(
     curator: Curator,
     groups: Sequence[Group],
     slices: Sequence[slice],

@@ -14,7 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.measure.laplace import Spread, laplace_unit, measure_once, once_shares, total_of
+from dpjoin import constants
+from dpjoin.measure.laplace import Spread, laplace_shares, laplace_unit, measure_laplace, total_of
 from dpjoin.measure.marginals import PIECES, allocate, split
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down
@@ -34,18 +35,13 @@ benchmarks/large.py, 3 to 8 runs each: 2^19 take nine tenths of the time, and on
 larger on average and the largest a tenth; 2^21 take half as long again and half as much memory for hardly less."""
 ALL_CELLS = TREE_CELLS
 """If the tree of all wanted marginals has at most so many cells, all are taken."""
-MOST_CLIQUE_CELLS = 2**20
+CLIQUE_CELLS = 2**20
 """A marginal of more cells is refused: a tree of twice as many takes a gigabyte and half a minute."""
-SINGLES_SHARE = Fraction(10, 100)
-"""Of the marginals' rho, for one-way marginals. All of them stay in the model, and few of the pairs."""
-PILOT_SHARE = Fraction(35, 100)
-"""Of the marginals' rho, for the first look. Tuned likewise: mean errors are flat from 0.2 to 0.6, and the largest is a
-tenth smaller at 0.3 and 0.4 than at either end."""
 REFIT_EVERY = 4
 """How many marginals are chosen before the model is fitted again. One by one is no better."""
 REFIT_STEPS = 15
 MOST_LOOKS = 1000
-"""Of more marginals than this not all are looked at: the looks would drown in noise. Which ones are, is public."""
+"""Of more marginals than this not all are looked at: they would be nothing but noise. Which ones are, is public."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +104,8 @@ def measure_chosen(
         return Chosen(learn(start(tree, total), evidence), evidence, (), f"{len(single)} marginals once")
 
     progress("measure", 0, 3)
-    first = split(round_down(rho * SINGLES_SHARE), [importance[c] for c in single])
-    pilot = split(round_down(rho * PILOT_SHARE), [importance[c] for c in wide])
+    first = split(round_down(rho * constants.SINGLES_SHARE), [importance[c] for c in single])
+    pilot = split(round_down(rho * constants.LARGE_PILOT), [importance[c] for c in wide])
     measure(single, first)
     measure(wide, pilot)
     progress("measure", 1, 3)
@@ -143,7 +139,7 @@ def holds_all(sizes: Mapping[str, int], cliques: Sequence[Scope]) -> bool:
     return wide <= MOST_LOOKS and tree_of(sizes, cliques).cells <= ALL_CELLS
 
 
-def measure_all_once(
+def measure_all_laplace(
     curator: Curator,
     groups: Mapping[Scope, Group],
     sizes: Mapping[str, int],
@@ -156,9 +152,9 @@ def measure_all_once(
     tree = tree_of(sizes, groups)
     cells = {c: curator.schema.cells(c) for c in tree.cliques}
     spread = Spread(total.whole / laplace_unit(curator, bound))
-    shares, _ = once_shares(tree.cliques, [importance[c] for c in tree.cliques], cells, spread)
+    shares, _ = laplace_shares(tree.cliques, [importance[c] for c in tree.cliques], cells, spread)
     asked = [groups[c] for c in tree.cliques]
-    evidence = measure_once(curator, asked, tree.slices, shares, bound, progress)
+    evidence = measure_laplace(curator, asked, tree.slices, shares, bound, progress)
     total = total_of(evidence, tree.slices, total)
     fit = learn(start(tree, float(total.whole)), evidence)
     measured = sum(share > 0 for share in shares)

@@ -7,12 +7,13 @@ measuring everything once; when a few matter it is adaptive selection, without p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down
 from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior
@@ -21,8 +22,6 @@ from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.spec.workload import Group
 
-SINGLES_SHARE = Fraction(10, 100)
-"""Of the marginals' rho, for the one-way marginals of attributes in wider ones."""
 PIECES = 60
 """Into how many pieces the rest is cut. More pieces follow the gain more closely; 60 is past what matters."""
 
@@ -54,14 +53,10 @@ def measure_marginals(
     progress: Progress,
     *,
     skipped: Collection[tuple[str, ...]] = (),
-    pilot: Fraction | None = None,
-    between: Callable[[Fitted, Fraction], tuple[Evidence, Fraction]] | None = None,
 ) -> Fitted:
     """Spend exactly `rho` on a model's cliques, on top of what is known before; `groups` are the cliques as queries.
 
-    Marginals may be `skipped` at first, where something else tells of them. `pilot` is the share of the pilot;
-    `between` is asked after it: it may measure something else, and returns all that is known then and how much of what
-    is left it has spent.
+    Marginals may be `skipped` at first, where something else tells of them.
     """
     fit, evidence = before.fit, before.evidence
     terms = fit.terms
@@ -80,9 +75,8 @@ def measure_marginals(
         return Fitted(learn(fit, evidence), evidence)
 
     progress("measure", 0, 3)
-    first = split(round_down(rho * SINGLES_SHARE), [importance[i] for i in single])
-    share = pilot_share(len(wide)) if pilot is None else pilot
-    second = split(round_down(rho * share), [importance[i] for i in wide])
+    first = split(round_down(rho * constants.SINGLES_SHARE), [importance[i] for i in single])
+    second = split(round_down(rho * pilot_share(len(wide))), [importance[i] for i in wide])
     evidence = measured(evidence, single, first)
     evidence = measured(evidence, wide, second)
     progress("measure", 1, 3)
@@ -94,9 +88,6 @@ def measure_marginals(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(second, Fraction(0))
-    if between is not None:
-        evidence, spent = between(Fitted(fit, evidence), rest)
-        rest -= spent
     precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
     pieces = allocate(terms.slices[: len(groups)], fit.curvature, fit.tau_each, evidence, precision, importance)
     chosen = [i for i, n in enumerate(pieces) if n]

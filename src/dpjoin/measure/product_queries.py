@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.measure.marginals import Fitted
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import round_down
@@ -24,13 +25,8 @@ from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.spec.workload import Products
 
-SELECT_SHARE = Fraction(1, 2)
-"""Of a round's rho, for choosing the query; 0.3 to 0.7 are alike, 0.1 is clearly worse."""
-ROUND_FACTOR = 0.15
-"""A heuristic: rounds with refitting do about this much of the worst-case bound n sqrt(ln D / 2k) on the
-instances we measured (0.033 against 0.235 at k = 100 on 65,536 cells)."""
 HISTOGRAM_CELLS = 2**18
-MAX_ROUNDS = 200
+PRODUCT_ROUNDS = 200
 
 
 @dataclass(frozen=True)
@@ -65,12 +61,16 @@ def prospect(groups: Sequence[Products], *, total: float, bound: int, rho: Fract
     many = math.sqrt(2 * math.log(2 * queries + 2))
     histogram = bound / math.sqrt(2 * budget) * norm * many / total
     measure_all = bound * half * math.sqrt(queries / (2 * budget)) * many / total
-    count = total * math.sqrt(4 * float(SELECT_SHARE) * budget * math.log(cells + 1)) / (bound * math.log(queries + 2))
-    count = max(1, min(MAX_ROUNDS, queries, int(count)))
+    count = (
+        total
+        * math.sqrt(4 * float(constants.SELECT_SHARE) * budget * math.log(cells + 1))
+        / (bound * math.log(queries + 2))
+    )
+    count = max(1, min(PRODUCT_ROUNDS, queries, int(count)))
     share = budget / count
-    select = 2 * half * bound / math.sqrt(8 * share * float(SELECT_SHARE)) * math.log(queries + 1) / total
-    measure = bound * half / math.sqrt(2 * share * (1 - float(SELECT_SHARE))) / total
-    rounds = ROUND_FACTOR * 2 * half * math.sqrt(math.log(cells + 1) / (2 * count)) + select + measure
+    select = 2 * half * bound / math.sqrt(8 * share * float(constants.SELECT_SHARE)) * math.log(queries + 1) / total
+    measure = bound * half / math.sqrt(2 * share * (1 - float(constants.SELECT_SHARE))) / total
+    rounds = constants.ROUND_FACTOR * 2 * half * math.sqrt(math.log(cells + 1) / (2 * count)) + select + measure
     if cells > HISTOGRAM_CELLS:
         histogram = math.inf
     return Prospect(histogram, measure_all, min(rounds, 1e9), count)
@@ -113,7 +113,7 @@ def run_rounds(
     for done in range(count):
         progress("rounds", done, count)
         cost = each if done < count - 1 else rho - each * (count - 1)
-        select = round_down(cost * SELECT_SHARE)
+        select = round_down(cost * constants.SELECT_SHARE)
         model = [_centred_answers(current, group) for group in groups]
         g, i = curator.worst_query(groups, model, bound, Concentrated(select))
         noisy, variance = log.measure(curator, g, i, bound, cost - select)

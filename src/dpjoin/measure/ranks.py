@@ -13,14 +13,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.parts import NoisyRanks
 
-STANDS_OUT = 10.0
-"""By how many variances of the noise a longer histogram must fit better to count, and by one more for each bucket. Of
-pure noise hardly any does; one value of 650 rows above others of 200 does half the time."""
-TAIL = 3.0
-"""By how many deviations the rows of several buckets together must stand out to count."""
 EDGES = tuple(sorted({max(n + 1, round(1.2**n)) for n in range(110)}))
 """The caps there are, and the edges of the ranks' buckets: all small numbers, then a fifth more each."""
 MOST_VALUES = 2**20
@@ -56,13 +52,13 @@ def looked_beyond(ranks: NoisyRanks) -> Beyond:
     # With nothing from bucket n on, for each n.
     fits = np.array([np.maximum(fit, 0.0) * widths for fit in falling_fits(noisy / widths, widths**2)])
     misfit = np.arange(len(fits)) + ((noisy - fits) ** 2).sum(axis=1) / ranks.deviation**2
-    seen = int(np.argmax(misfit <= misfit.min() + STANDS_OUT))
+    seen = int(np.argmax(misfit <= misfit.min() + constants.STANDS_OUT))
     # A long thin tail: none of its buckets stands out, and all of them together do.
     rows, noise = np.cumsum(noisy[seen:]), ranks.deviation * np.sqrt(np.arange(1, len(noisy) - seen + 1))
     # A value with rows in one of them has rows in all before it, as many as these are wide.
-    possible = rows + TAIL * noise >= np.cumsum(widths[seen:]) - widths[seen:]
+    possible = rows + constants.TAIL * noise >= np.cumsum(widths[seen:]) - widths[seen:]
     together = np.where(possible, rows / noise, 0.0)
-    if together.max(initial=0.0) > TAIL:
+    if together.max(initial=0.0) > constants.TAIL:
         further = int(np.argmax(together)) + 1
         seen, possible = seen + further, possible[further:]
     likely = np.exp((misfit[seen:].min() - misfit[seen:]) / 2) * np.append(1.0, np.cumprod(possible))
@@ -98,7 +94,7 @@ def falling_fits(values: FloatArray, weights: FloatArray) -> list[FloatArray]:
     return fits
 
 
-def both_looks(first: NoisyRanks, second: NoisyRanks) -> NoisyRanks:
+def combined_ranks(first: NoisyRanks, second: NoisyRanks) -> NoisyRanks:
     """Two looks at the same ranks as one, by precision."""
     ours, theirs = first.deviation**-2, second.deviation**-2
     noisy = (round((a * ours + b * theirs) / (ours + theirs)) for a, b in zip(first.noisy, second.noisy, strict=True))

@@ -1,7 +1,7 @@
-"""One private table beside public ones: released as one join with them, or alone and joined afterwards.
+"""One private table with public ones: released as one join with them, or by itself and joined afterwards.
 
 As one join, a row moves as many results as it meets rows of the public tables at most, and all marginals of the join
-share the budget. Alone it moves one cell by one, and only marginals of its own table share the budget; but what the
+share the budget. By itself it moves one cell by one, and only marginals of its own table share the budget; but what the
 public tables have multiplies the noise of every cell, and the noise of many keys adds up. Both errors follow from
 public numbers, so that nothing is spent on choosing.
 """
@@ -13,34 +13,35 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.measure.join import varying_products
 from dpjoin.methods.as_one import as_one_name
-from dpjoin.methods.hybrid import marginals_of
-from dpjoin.methods.parts import SHRINKAGE, shape_noise, size_noise
+from dpjoin.methods.noise_forecast import MEAN_DEVIATION, shape_noise, size_noise, table_noise
 from dpjoin.methods.table_models import Count, Scope, measured_scopes, public_model
 from dpjoin.model.joined import Joined
 from dpjoin.model.terms import Domain, FloatArray
 from dpjoin.spec.workload import CELLS, Workload, kronecker
 
-MOST_CELLS = 2**22
-"""Of the public tables' join, by the values that the private table meets them by and a scope: larger ones are not
+PARTNER_CELLS = 2**22
+"""Of the public tables' join, by the values that they share with the private table and a scope: larger ones are not
 written down, and the join is released as one."""
-ALONE_GAIN = 0.4
-"""By how much less a table alone must promise: where noise drowns cells, its fit is off by more than noise. A guess,
-made while looking at sixty random pairs; it is sometimes wrong by far, and costs accuracy only."""
 
 
-def beside_errors(workload: Workload, count: Count, *, as_one: Fraction, alone: Fraction) -> dict[str, float]:
-    """The error to expect of a release as one join and of the table alone, in join results: from public numbers.
+def public_partner_errors(
+    workload: Workload, count: Count, *, as_one: Fraction, one_table: Fraction
+) -> dict[str, float]:
+    """The error to expect of a release as one join and of the table by itself, in join results: public numbers.
 
-    `as_one` and `alone` are what the budget is worth as rho in either case. Nothing where that cannot be told: product
-    queries are asked, the tables share nothing, or the public ones are too large.
+    `as_one` and `one_table` are what the budget is worth as rho in either case. Nothing where that cannot be told:
+    product queries are asked, the tables share nothing, or the public ones are too large.
     """
     schema = workload.schema
     (private,) = schema.private_tables
     links = schema.in_order(set(schema.table(private).attributes) & set(schema.join_attributes))
-    met = {scope: schema.in_order({*links, *_of_others(workload, private, scope)}) for scope in _scopes(workload)}
-    if varying_products(workload) or not links or max(map(schema.cells, met.values())) > MOST_CELLS:
+    met = {
+        scope: schema.in_order({*links, *_of_others(workload, private, scope)}) for scope in measured_scopes(workload)
+    }
+    if varying_products(workload) or not links or max(map(schema.cells, met.values())) > PARTNER_CELLS:
         return {}
     names = schema.in_order(a for over in met.values() for a in over)
     others = (t.name for t in schema.tables if t.name != private)
@@ -52,7 +53,7 @@ def beside_errors(workload: Workload, count: Count, *, as_one: Fraction, alone: 
         return public.answer(kronecker(schema, dict.fromkeys(scope, CELLS))).reshape(schema.shape(scope))
 
     bound = max(1.0, float(rows_met(links).max(initial=0.0)))
-    deviation = math.sqrt(marginals_of(workload, private, schema.join_attributes, sums=False) / (2 * float(alone)))
+    deviation = math.sqrt(table_noise(workload, private, schema.join_attributes, one_table))
     noise = []
     for scope, over in met.items():
         summed = tuple(i for i, a in enumerate(over) if a in links and a not in scope)
@@ -60,12 +61,12 @@ def beside_errors(workload: Workload, count: Count, *, as_one: Fraction, alone: 
         noise.append(own * float(np.sqrt((rows_met(over) ** 2).sum(axis=summed)).sum()))
     return {
         as_one_name(schema): shape_noise(workload, bound=bound, size=1.0, rho=as_one) + size_noise(bound, as_one),
-        "per_table": 0.4 * SHRINKAGE * deviation * float(np.mean(noise)) / ALONE_GAIN,
+        "per_table": MEAN_DEVIATION
+        * constants.SHRINKAGE
+        * deviation
+        * float(np.mean(noise))
+        / constants.ONE_TABLE_GAIN,
     }
-
-
-def _scopes(workload: Workload) -> list[Scope]:
-    return measured_scopes(workload) or [()]
 
 
 def _of_others(workload: Workload, private: str, scope: Scope) -> set[str]:

@@ -13,15 +13,15 @@ from functools import reduce
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import measure_join
 from dpjoin.measure.laplace import ByValue
 from dpjoin.measure.progress import Progress
-from dpjoin.measure.shares import COUNT_SHARE, round_down
+from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import NoisyTotal, measure_total
-from dpjoin.measure.weighted_sums import measure_weighed
 from dpjoin.model.model import Model, clique_scopes
-from dpjoin.model.terms import Domain, FloatArray
+from dpjoin.model.terms import Domain
 from dpjoin.privacy.accounting import Concentrated, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.numbers import Numbers
@@ -29,12 +29,6 @@ from dpjoin.privacy.parts import LISTED
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import CELLS, Workload, kronecker
 
-SEVERAL = 5.0
-"""Rows in each cell that stand out of Laplace noise at epsilon one; with less epsilon ranks are blurred themselves."""
-MANY_CELLS = 2**14
-"""A marginal with fewer is fitted quickly, and a fit finds out by itself what noise drowns."""
-NOISE_OVER_ROWS = 4.0
-"""By how many times the noise of all cells of a marginal together must exceed a table's rows for it to be drowned."""
 Scope = tuple[str, ...]
 Count = Callable[[str, Scope], Numbers]
 """How many rows a public table has in each cell of some attributes."""
@@ -72,20 +66,18 @@ def own_scopes(workload: Workload, table: str, common: Sequence[str]) -> list[tu
     return [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
 
 
-def measure_alone(
+def measure_tables(
     workload: Workload,
     tables: Mapping[str, Curator],
     common: Sequence[str],
     *,
     listed: bool,
     progress: Progress,
-    noisy_degrees: Mapping[str, FloatArray] | None = None,
     by_rank: Mapping[str, Sequence[ByValue]] | None = None,
 ) -> tuple[Model, ...]:
     """A model of each table over its listed value and the attributes it keeps. Spends all that is left to each.
 
-    With `noisy_degrees` of the listed values, sums that are weighed by them are measured too. `by_rank` tells about how
-    many rows values of some of a table's join attributes have.
+    `by_rank` tells about how many rows values of some of a table's join attributes have.
     """
     models = []
     for n, (table, curator) in enumerate(tables.items()):
@@ -102,10 +94,10 @@ def measure_alone(
         total = reduce(NoisyTotal.combined, looks)
         if links:
             scopes = [s for s in asked if any(stands_out(by, schema.cells(s), schema.cells(by.key)) for by in ranked)]
-            scopes += _with_rows(schema, [s for s in asked if s not in scopes], key, links, total.noisy)
+            scopes += _with_enough_rows(schema, [s for s in asked if s not in scopes], key, links, total.noisy)
             scopes = [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
         elif not listed:
-            scopes = without_drowned(schema, asked, key, ranked, total.noisy / _deviation(curator, len(asked)))
+            scopes = without_hidden(schema, asked, key, ranked, total.noisy / _deviation(curator, len(asked)))
         in_parts = bool(links) or set(scopes) != set(asked)
         groups = tuple(
             kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in (head + scope for scope in scopes) if s
@@ -117,21 +109,16 @@ def measure_alone(
         def say(stage: str, done: int, total: int, name: str = table) -> None:
             progress(f"table {name}: {stage}", done, total)
 
-        seed = 1000 + n
-        if noisy_degrees is not None and any(scopes):
-            weights = _other_rows(noisy_degrees, table)
-            models.append(measure_weighed(curator, own, scopes, weights, bound, total, say, seed=seed))
-        else:
-            also, implied = _parts_of(schema, scopes, key)
-            if in_parts:
-                also = [s for s in _parts_of(schema, asked, key)[0] if s not in scopes]
-            if links:
-                also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
-            rows = next((by for by in ranked if set(by.key) == set(own_key)), None)
-            model, _ = measure_join(
-                curator, own, bound, total, say, also=also, implied=implied, by_value=rows, to_join=True, seed=seed
-            )
-            models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if in_parts else model)
+        also, implied = _parts_of(schema, scopes, key)
+        if in_parts:
+            also = [s for s in _parts_of(schema, asked, key)[0] if s not in scopes]
+        if links:
+            also += [s for s in _at_each_link(schema, asked, key, links) if s not in scopes]
+        rows = next((by for by in ranked if set(by.key) == set(own_key)), None)
+        model, _ = measure_join(
+            curator, own, bound, total, say, also=also, implied=implied, by_value=rows, to_join=True, seed=1000 + n
+        )
+        models.append(replace(model, known=(*model.known, *map(frozenset, asked))) if in_parts else model)
     return tuple(models)
 
 
@@ -151,8 +138,8 @@ def _for_size(curator: Curator) -> list[Concentrated]:
     """
     rho = curator.rho_left
     if not curator.laplace_left:
-        return [Concentrated(round_down(rho * COUNT_SHARE))]
-    laplace = laplace_cost(round_down(curator.laplace_left * COUNT_SHARE))
+        return [Concentrated(round_down(rho * constants.COUNT_SHARE))]
+    laplace = laplace_cost(round_down(curator.laplace_left * constants.COUNT_SHARE))
     enough = 4 * rho > laplace.epsilon**2
     return [*([Concentrated(rho)] if rho else []), *([] if enough else [laplace])]
 
@@ -184,12 +171,12 @@ def stands_out(by_value: ByValue, cells: int, values: int) -> bool:
     Then noise does not drown what counts, however many other cells there are. Rows of frequent values count more as far
     as other tables are likely to have the same ones.
     """
-    rows, each, aligned = by_value.rows[by_value.rows > 0], max(1.0, cells / values), sum(by_value.known) / 2
+    rows, each, aligned = by_value.rows[by_value.rows > 0], max(1.0, cells / values), sum(by_value.correlation) / 2
     weight = rows * (aligned * rows + (1 - aligned) * float(rows.sum()) / max(1, len(rows)))
-    return bool(weight[rows >= SEVERAL * each].sum() > weight.sum() / 2)
+    return bool(weight[rows >= constants.SEVERAL * each].sum() > weight.sum() / 2)
 
 
-def without_drowned(
+def without_hidden(
     schema: Schema, scopes: Sequence[Scope], key: Sequence[str], ranked: Sequence[ByValue], rows: float
 ) -> list[Scope]:
     """The same marginals, but for those of several attributes by value of the key that noise drowns: their parts.
@@ -202,7 +189,7 @@ def without_drowned(
     for scope in scopes:
         at, own = ([a for a in scope if (a in key) == inside] for inside in (True, False))
         cells = schema.cells(scope)
-        few = len(own) < 2 or cells <= MANY_CELLS or cells <= NOISE_OVER_ROWS * rows
+        few = len(own) < 2 or cells <= constants.MANY_CELLS or cells <= constants.NOISE_OVER_ROWS * rows
         if few or any(stands_out(by, cells, schema.cells(by.key)) for by in ranked):
             found[scope] = None
         else:
@@ -217,7 +204,7 @@ def _deviation(curator: Curator, marginals: int) -> float:
     return math.sqrt(marginals / (2 * float(curator.rho_left)))
 
 
-def _with_rows(
+def _with_enough_rows(
     schema: Schema, scopes: Sequence[Scope], key: Sequence[str], links: Sequence[Scope], rows: float
 ) -> list[Scope]:
     """Of marginals that have more cells than the table has rows, their parts: noise would drown all of them.
@@ -243,11 +230,6 @@ def _at_each_link(schema: Schema, scopes: Sequence[Scope], key: Sequence[str], l
     return [schema.in_order((*link, a)) for link in links for a in each]
 
 
-def _other_rows(noisy_degrees: Mapping[str, FloatArray], table: str) -> FloatArray:
-    """How many combinations of the other tables' rows each value has, by noisy degrees; at least one."""
-    return np.asarray(np.prod([np.maximum(d, 1.0) for t, d in noisy_degrees.items() if t != table], axis=0))
-
-
 def _importance(workload: Workload, scope: Sequence[str]) -> float:
     """The largest importance of a group to which a table's marginal contributes all it has."""
     table = set(workload.attributes) & set(scope)
@@ -257,4 +239,4 @@ def _importance(workload: Workload, scope: Sequence[str]) -> float:
 def measured_scopes(workload: Workload) -> list[tuple[str, ...]]:
     """The scopes that a workload's error is predicted over: those in no other."""
     scopes = clique_scopes(workload.groups) + [g.scope for g in workload.groups]
-    return [s for s in dict.fromkeys(scopes) if not any(set(s) < set(t) for t in scopes)]
+    return [s for s in dict.fromkeys(scopes) if not any(set(s) < set(t) for t in scopes)] or [()]

@@ -31,8 +31,7 @@ from dpjoin.spec.workload import Workload
 METHODS = (
     "auto",
     "capped",
-    "hybrid",
-    "keyed",
+    "heavy_light",
     "per_table",
     "uniformize",
     "two_table",

@@ -1,6 +1,6 @@
-"""Which values of the join key go together: levels by noisy degree, and parts made of neighbouring levels.
+"""Algorithm 5, Partition-TwoTable: values of the common key in buckets by noisy degree, which double.
 
-Everything here is a function of noisy degrees and noisy counts, so it is public.
+The first bucket reaches to the largest noise, so that values that are not listed need none of their own.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dpjoin import constants
 from dpjoin.privacy.parts import NoisyDegrees, Value
 from dpjoin.spec.schema import Schema
 
 MOST_LEVELS = 24
 """Degrees double from level to level, so this reaches 2^24 times the largest noise."""
-
-UNLISTED = 0.05
-"""A value that a table does not list has 0 to 2s rows there; where a number is needed it is this share of s, since
-most keys of skewed tables have few rows."""
 
 
 @dataclass(frozen=True)
@@ -27,24 +24,6 @@ class Level:
     cap: int
     values: tuple[Value, ...]
     """Those listed; the first level also holds every value that is not."""
-
-
-def value_cap(schema: Schema, degrees: Mapping[str, NoisyDegrees], value: Value | None) -> int:
-    """How many join results one row can be in at this value: the largest product of the other tables' degrees."""
-    most = {t: d.threshold if value is None else d.most(value) for t, d in degrees.items()}
-    return max(math.prod(m for t, m in most.items() if t != i) for i in schema.private_tables)
-
-
-def expected_rows(degrees: NoisyDegrees, value: Value, half_width: int) -> float:
-    """About how many rows a table has at a value: the noisy degree less the mean noise, few if it is not listed."""
-    if value in degrees.listed:
-        return float(max(1, degrees.listed[value] - half_width))
-    return max(1.0, UNLISTED * half_width)
-
-
-def expected_results(degrees: Mapping[str, NoisyDegrees], value: Value, half_width: int) -> float:
-    """About how many join results a value has."""
-    return math.prod(expected_rows(d, value, half_width) for d in degrees.values())
 
 
 def levels_of(schema: Schema, degrees: Mapping[str, NoisyDegrees]) -> list[Level]:
@@ -61,6 +40,12 @@ def levels_of(schema: Schema, degrees: Mapping[str, NoisyDegrees]) -> list[Level
     return [Level(caps[n], tuple(found[n])) for n in sorted(found)]
 
 
+def value_cap(schema: Schema, degrees: Mapping[str, NoisyDegrees], value: Value | None) -> int:
+    """How many join results one row can be in at this value: the largest product of the other tables' degrees."""
+    most = {t: d.threshold if value is None else d.most(value) for t, d in degrees.items()}
+    return max(math.prod(m for t, m in most.items() if t != i) for i in schema.private_tables)
+
+
 def best_runs(count: int, cost: Callable[[int, int], float]) -> list[range]:
     """Cut 0 … count - 1 into runs of neighbours with the least total cost; cost(i, j) is of the run i … j - 1."""
     best: list[tuple[float, int]] = [(0.0, 0)]
@@ -75,6 +60,15 @@ def best_runs(count: int, cost: Callable[[int, int], float]) -> list[range]:
     return runs[::-1]
 
 
-def bucket_numbers(levels: Sequence[Level], runs: Sequence[range]) -> dict[Value, int]:
-    """Each listed value's run."""
-    return {v: number for number, run in enumerate(runs) for at in run for v in levels[at].values if number}
+def bucket_numbers(levels: Sequence[Level], numbers: Sequence[int]) -> dict[Value, int]:
+    """Each listed value's part, where each level is in a part by its number; part 0 needs no mention."""
+    return {v: n for level, n in zip(levels, numbers, strict=True) for v in level.values if n}
+
+
+def expected_results(degrees: Mapping[str, NoisyDegrees], values: Sequence[Value], half_width: int) -> float:
+    """About how many join results listed values have: noisy degrees less the mean noise, few if not listed."""
+    few = max(1.0, constants.UNLISTED * half_width)
+    each = (
+        [float(max(1, d.listed[v] - half_width)) if v in d.listed else few for d in degrees.values()] for v in values
+    )
+    return sum(map(math.prod, each))

@@ -1,8 +1,8 @@
-"""Hybrid and per-table releases of small joins, and what replay finds wrong with them."""
+"""Heavy-light and per-table releases of small joins, and what replay finds wrong with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,18 +14,17 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
-from dpjoin.engine.interface import Engine, Value
+from dpjoin.engine.interface import Engine
 from dpjoin.measure import join as as_one
 from dpjoin.measure.progress import silent
-from dpjoin.measure.shares import partition_shares
-from dpjoin.methods import hybrid
-from dpjoin.methods.as_one import Outcome
-from dpjoin.methods.hybrid import Cut, hybrid_tight
+from dpjoin.measure.ranks import EDGES
+from dpjoin.methods import heavy_light
+from dpjoin.methods.heavy_light import Choice, heavy_light_shares, heavy_light_tight
+from dpjoin.methods.method import Outcome
 from dpjoin.methods.per_table import per_table_shares, per_table_tight
 from dpjoin.model.ensemble import ensemble
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.degree_bounds import churn
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.workload import Workload
 from support.audit import (
@@ -75,21 +74,13 @@ def hot_rows(schema: dj.Schema, rng: np.random.Generator) -> Rows:
     return rows
 
 
-def every_listed(degrees: Mapping[str, Any]) -> list[Value]:
-    return sorted({v for d in degrees.values() for v in d.listed}, key=repr)
+def forced(count: int, cap: int) -> Callable[..., Choice]:
+    """Any choice is sound. On few rows the forecast would call no value heavy."""
 
+    def chosen(*_: Any, **__: Any) -> Choice:
+        return Choice(count, cap, np.zeros(len(EDGES)), 1.0, 1.0)
 
-def chosen_cut(turn: int) -> Callable[..., Cut]:
-    """Any cut of the listed values is sound. On few rows the predicted error would call none of them heavy.
-
-    Every other turn all are heavy, else a choice that looks at nothing private.
-    """
-
-    def cut(workload: Workload, degrees: Mapping[str, Any], **_: Any) -> Cut:
-        rng, listed = np.random.default_rng(turn), every_listed(degrees)
-        return Cut(tuple(v for v in listed if turn % 2 == 0 or rng.random() < 0.7), 0.0, 0.0, 0.0)
-
-    return cut
+    return chosen
 
 
 @contextmanager
@@ -100,21 +91,21 @@ def few_members() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-def hybrid_on(
+def heavy_light_on(
     engine: Engine,
     kind: type[Curator],
     tape: Tape,
     *,
-    cut: Callable[..., Cut],
+    choice: Callable[..., Choice],
     budget: Budget = GENEROUS,
     workload: Workload | None = None,
 ) -> tuple[Outcome, Curator]:
     schema = engine.schema
-    shares = partition_shares(budget, gauge=len(schema.tables) > 2, sensitivity=1 + churn(schema))
+    shares = heavy_light_shares(budget, schema)
     curator = attach(kind(engine, shares.split), tape)
     with few_members() as patch:
-        patch.setattr(hybrid, "best_cut", cut)
-        return hybrid_tight(curator, workload or Workload.marginals(schema, 1), shares, silent), curator
+        patch.setattr(heavy_light, "best_choice", choice)
+        return heavy_light_tight(curator, workload or Workload.marginals(schema, 1), shares, silent), curator
 
 
 def per_table_on(engine: Engine, kind: type[Curator], tape: Tape) -> tuple[Outcome, Curator]:
@@ -125,8 +116,8 @@ def per_table_on(engine: Engine, kind: type[Curator], tape: Tape) -> tuple[Outco
 
 
 def run_on(method: str, engine: Engine, kind: type[Curator], tape: Tape, turn: int = 0) -> tuple[Outcome, Curator]:
-    if method == "hybrid":
-        return hybrid_on(engine, kind, tape, cut=chosen_cut(turn), budget=SHARP)
+    if method == "heavy_light":
+        return heavy_light_on(engine, kind, tape, choice=forced(1 + turn % 4, 1 + turn % 3), budget=SHARP)
     return per_table_on(engine, kind, tape)
 
 

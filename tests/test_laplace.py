@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import dpjoin as dj
 from dpjoin.auto.plan import plan
-from dpjoin.auto.registry import as_one_shares, at_once
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.composition import without_choices
@@ -26,14 +25,14 @@ from dpjoin.measure.laplace import (
     Spread,
     gaussian_error,
     laplace_pays,
+    laplace_shares,
     on_grid,
-    once_shares,
     total_of,
 )
 from dpjoin.measure.large_domains import holds_all
 from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import NoisyTotal
-from dpjoin.methods.as_one import two_table_tight
+from dpjoin.methods.as_one import as_one_budget, as_one_shares, as_one_tight
 from dpjoin.model.fit import Evidence, Fit, at_independence, learn, start, with_sums
 from dpjoin.model.model import Model
 from dpjoin.model.terms import Domain, Terms
@@ -99,7 +98,12 @@ def test_norms_of_product_queries_are_never_below(rows: list[list[int]]) -> None
 
 def single_runs(budget: Budget, workload: dj.Workload) -> Any:
     return tight_run(
-        lambda tables: BruteEngine(workload.schema, tables), as_one_shares, two_table_tight, workload, budget, at_once
+        lambda tables: BruteEngine(workload.schema, tables),
+        as_one_shares,
+        as_one_tight,
+        workload,
+        budget,
+        as_one_budget,
     )
 
 
@@ -117,7 +121,7 @@ def test_replay_on_neighbours(kind: str) -> None:
         rows = skewed_rows(schema, rng)
         wrong, _ = audited(single_runs(BUDGET, workload), rows, changed(schema, rows, rng), BUDGET)
         assert wrong == []
-    assert at_once(BUDGET, workload).laplace == 1
+    assert as_one_budget(BUDGET, workload).laplace == 1
 
 
 @pytest.mark.known_bad
@@ -230,15 +234,15 @@ def test_few_marginals_get_laplace_noise() -> None:
         schema = schema_of(columns, 4)
         workload = dj.Workload.marginals(schema, [1, 2] if columns > 1 else 1)
         assert laplace_pays(without_choices(BUDGET), workload) == few
-        assert bool(at_once(BUDGET, workload).laplace) == few
+        assert bool(as_one_budget(BUDGET, workload).laplace) == few
     products = product_group(schema_of(2, 4), {"t": (("x0",), np.array([[0, 1, 1, 0]]))})
-    assert not at_once(BUDGET, dj.Workload(schema_of(2, 4), (products,))).laplace
+    assert not as_one_budget(BUDGET, dj.Workload(schema_of(2, 4), (products,))).laplace
     # A noisy bound is Gaussian.
     two = pair(None)
-    assert not at_once(BUDGET, dj.Workload.marginals(two, 2)).laplace
+    assert not as_one_budget(BUDGET, dj.Workload.marginals(two, 2)).laplace
     # A larger delta buys more Gaussian noise.
     schema = schema_of(4, 4)
-    assert not at_once(dj.Budget(epsilon=1.0, delta=0.05), dj.Workload.marginals(schema, [1, 2])).laplace
+    assert not as_one_budget(dj.Budget(epsilon=1.0, delta=0.05), dj.Workload.marginals(schema, [1, 2])).laplace
 
 
 def test_many_rows_in_few_cells_need_no_narrow_marginals() -> None:
@@ -246,14 +250,14 @@ def test_many_rows_in_few_cells_need_no_narrow_marginals() -> None:
     cliques = [("a",), ("b",), ("a", "b")]
     for sizes, size, narrow in (((8, 8), 1e5, False), ((8, 1000), 1e9, False), ((8, 1000), 3e3, True)):
         cells = {("a",): sizes[0], ("b",): sizes[1], ("a", "b"): sizes[0] * sizes[1]}
-        shares, error = once_shares(cliques, [1.0, 1.0, 1.0], cells, Spread(size))
+        shares, error = laplace_shares(cliques, [1.0, 1.0, 1.0], cells, Spread(size))
         assert sum(shares) == 1
         assert error > 0
         assert (shares[0] + shares[1] > Fraction(1, 10)) == narrow
     # Where a few values hold most rows, their cells are what counts in a join.
     even, few = np.full(1000, 3.0), np.append(np.full(4, 700.0), np.full(50, 4.0))
     drowned, clear = (
-        once_shares(cliques, [1.0] * 3, cells, Spread(3e3, ByValue(("b",), rows), 1000))[0] for rows in (even, few)
+        laplace_shares(cliques, [1.0] * 3, cells, Spread(3e3, ByValue(("b",), rows), 1000))[0] for rows in (even, few)
     )
     assert drowned[2] < clear[2]
 
@@ -263,7 +267,7 @@ def test_ranks_may_tell_of_more_values_than_there_are() -> None:
     cliques = [("a",), ("b",), ("a", "b")]
     cells = {("a",): 5, ("b",): 4, ("a", "b"): 20}
     many = Spread(900.0, ByValue(("b",), np.full(30, 30.0)), 4)
-    shares, error = once_shares(cliques, [1.0] * 3, cells, many)
+    shares, error = laplace_shares(cliques, [1.0] * 3, cells, many)
     assert sum(shares) == 1
     assert 0 < error < np.inf
     # Skewed here: whether others share that decides how much single values count.
@@ -282,7 +286,7 @@ def test_shares_of_many_marginals_are_never_negative() -> None:
     by_value = ByValue(("x0",), np.array([9.0, 1.0]))
     for single, spread in ((1.0, Spread(10.0, by_value, 2)), (1000.0, None), (1000.0, Spread(1e3)), (1.0, Spread(1e6))):
         importance = [single if len(c) == 1 else 1.0 for c in cliques]
-        shares, error = once_shares(cliques, importance, cells, spread)
+        shares, error = laplace_shares(cliques, importance, cells, spread)
         assert sum(shares) == 1
         assert min(shares) >= 0
         assert 0 < error < np.inf
@@ -301,7 +305,7 @@ def test_shares_on_the_grid_are_near_and_add_up(weights: list[float]) -> None:
 def test_importance_counts_for_laplace_noise() -> None:
     cliques = [("a", "b"), ("b", "c")]
     cells = dict.fromkeys(cliques, 64)
-    (plain, same), (more, less) = (once_shares(cliques, w, cells)[0] for w in ([1.0, 1.0], [16.0, 1.0]))
+    (plain, same), (more, less) = (laplace_shares(cliques, w, cells)[0] for w in ([1.0, 1.0], [16.0, 1.0]))
     assert plain == same
     assert 3.5 * less < more < 4.5 * less
 
@@ -312,7 +316,7 @@ def test_gaussian_noise_grows_more_slowly() -> None:
         cliques = [tuple(sorted((f"x{i}", f"y{i}"))) for i in range(k)]
         cells, ones = dict.fromkeys(cliques, 64), [1.0] * k
         one = {cliques[0]: 64}
-        laplace = once_shares(cliques, ones, cells)[1] / once_shares(cliques[:1], [1.0], one)[1]
+        laplace = laplace_shares(cliques, ones, cells)[1] / laplace_shares(cliques[:1], [1.0], one)[1]
         gaussian = gaussian_error(cliques, ones, cells) / gaussian_error(cliques[:1], [1.0], one)
         assert laplace == pytest.approx(k**2, rel=0.05)
         assert gaussian == pytest.approx(k**1.5)
@@ -375,7 +379,7 @@ def test_a_large_domain_with_few_marginals(monkeypatch: pytest.MonkeyPatch) -> N
     assert holds_all(sizes, scopes)
     monkeypatch.setattr("dpjoin.measure.large_domains.ALL_CELLS", 10)
     assert not holds_all(sizes, scopes)
-    assert not at_once(BUDGET, workload).laplace
+    assert not as_one_budget(BUDGET, workload).laplace
 
 
 def test_the_join_size_alone() -> None:

@@ -1,4 +1,4 @@
-"""Algorithms 5 to 7, Partition-Hierarchical: cut a hierarchical join by the degrees along its attribute tree.
+"""Algorithm 6, Partition-Hierarchical: cut a hierarchical join by the degrees along its attribute tree.
 
 The paper asks for the degrees of every sub-instance anew, so that a row takes part in a number of questions that
 depends on the data. Here each degree is asked once, from the leaves up: a leaf counts the rows of its table, and an
@@ -11,23 +11,25 @@ divided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from typing import TypeVar
 
+from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.half_widths import half_width
 from dpjoin.measure.progress import Progress
-from dpjoin.measure.shares import COUNT_SHARE, SENSITIVITY_SHARE, TRUNCATION_SHARE, round_down
+from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import measure_total
-from dpjoin.methods.as_one import Outcome
-from dpjoin.methods.parts import MeasuredPart, cells_of, measure_paper_parts, measure_parts
+from dpjoin.methods.common_key import cells_of
+from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
 from dpjoin.model.threads import one_blas_thread
+from dpjoin.paper.alg7_decompose import Kind, Known, fitting_buckets
+from dpjoin.paper.partition import MeasuredPart, measure_paper_parts, measure_parts, paper_stages
 from dpjoin.privacy.accounting import Approximate, Budget, Composition, Concentrated, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.parts import Labels, NoisyDegrees, Question, Rules, Value, bucket_cap
+from dpjoin.privacy.parts import Question, Rules, bucket_cap
 from dpjoin.privacy.truncated import paper_laplace_half_width
 from dpjoin.spec.hypergraph import AttributeNode, attribute_tree
 from dpjoin.spec.schema import Schema
@@ -36,14 +38,10 @@ from dpjoin.spec.workload import Workload
 MOST_PARTS = 64
 """Buckets are made coarser until there are no more sub-instances than this."""
 
-Kind = tuple[tuple["Kind", int], ...]
-"""The type of a value of a node: for each child the type of its values, and the bucket of how many there are."""
-Spot = tuple[AttributeNode, Kind]
-"""What is counted: the values of a node that have a type."""
 C = TypeVar("C", bound=Approximate | Concentrated)
 
 
-def check_hierarchical(schema: Schema) -> None:
+def check_hierarchical(schema: Schema, workload: Workload | None = None) -> None:
     if len(schema.tables) < 2 or attribute_tree(schema) is None:
         raise SpecError(
             "method 'hierarchical' must have two or more tables, and attributes whose tables are nested or disjoint; "
@@ -66,9 +64,11 @@ class HierarchicalShares:
 def hierarchical_shares(budget: Budget, schema: Schema) -> HierarchicalShares:
     """Split a budget. How many questions a row takes part in shows only later, so a fixed delta is set aside."""
     stages = len(_levels(_tree(schema)))
-    aside = budget.exact.delta * TRUNCATION_SHARE
+    aside = budget.exact.delta * constants.TRUNCATION_SHARE
     split = Split(budget=budget, truncation_delta=aside)
-    return HierarchicalShares(split, Concentrated(round_down(split.rho * SENSITIVITY_SHARE / stages), aside / stages))
+    return HierarchicalShares(
+        split, Concentrated(round_down(split.rho * constants.SENSITIVITY_SHARE / stages), aside / stages)
+    )
 
 
 def gaussian_question(
@@ -96,7 +96,7 @@ def hierarchical_tight(curator: Curator, workload: Workload, shares: Hierarchica
     for n, inside in enumerate(curator.restrict("parts", rules, [Concentrated(rho)] * len(parts))):
         progress("sizes", n, len(parts))
         bound = inside.part_bound()
-        total = measure_total(inside, bound, Concentrated(round_down(rho * COUNT_SHARE)))
+        total = measure_total(inside, bound, Concentrated(round_down(rho * constants.COUNT_SHARE)))
         support = cells_of(workload, parts[n].rules)
         measured.append(MeasuredPart(inside, bound, total, parts[n].words, support))
     progress("sizes", len(parts), len(parts))
@@ -128,31 +128,6 @@ class PartOfJoin:
     words: str
 
 
-@dataclass(eq=False)
-class _Known:
-    """The labels so far, the buckets that something can be in, and the answers they rest on."""
-
-    labels: dict[Spot, Labels] = field(default_factory=dict)
-    buckets: dict[Spot, tuple[int, ...]] = field(default_factory=dict)
-    degrees: dict[Spot, NoisyDegrees] = field(default_factory=dict)
-
-    def kinds(self, node: AttributeNode) -> Iterator[Kind]:
-        """Every type that a value of the node can have, also if none has it: nodes below must be labelled."""
-        return product(
-            *([(kind, b) for kind in self.kinds(child) for b in self.buckets[child, kind]] for child in node.children)
-        )
-
-    def rules(self, node: AttributeNode, kind: Kind) -> dict[str, Rules]:
-        """For each table below the node, which of its rows have the type."""
-        if not node.children:
-            return {table: {} for table in node.tables}
-        below = list(zip(node.children, kind, strict=True))
-        here = {self.labels[child, inner]: bucket for child, (inner, bucket) in below}
-        return {
-            table: {**here, **more} for child, (inner, _) in below for table, more in self.rules(child, inner).items()
-        }
-
-
 def partition(
     curator: Curator, stage: C, question: Callable[[C, int, int], tuple[C, int]], progress: Progress
 ) -> list[PartOfJoin]:
@@ -161,7 +136,7 @@ def partition(
     `stage` is what one row can pay in one stage; `question` says what each question costs if a row takes part in so
     many of them, and the half-width of its noise.
     """
-    root, known = _tree(curator.schema), _Known()
+    root, known = _tree(curator.schema), Known()
     levels, labelled = _levels(root), 0
     for number, level in enumerate(levels):
         progress("degrees", number, len(levels))
@@ -177,7 +152,7 @@ def partition(
         # Every node may multiply the number of sub-instances by about the same factor.
         labelled += len(level)
         most = MOST_PARTS ** (labelled / sum(map(len, levels)))
-        for spot, buckets in _fitting_buckets(root, known, degrees, most).items():
+        for spot, buckets in fitting_buckets(root, known, degrees, most).items():
             known.labels[spot] = curator.labels(asked[spot].name, [degrees[spot]], buckets)
             known.buckets[spot] = tuple(sorted({0, *buckets.values()}))
         known.degrees.update(degrees)
@@ -205,7 +180,7 @@ def _height(node: AttributeNode) -> int:
     return max((1 + _height(child) for child in node.children), default=0)
 
 
-def _question(known: _Known, above: AttributeNode, node: AttributeNode, kind: Kind, suffix: str) -> Question:
+def _question(known: Known, above: AttributeNode, node: AttributeNode, kind: Kind, suffix: str) -> Question:
     """How many rows of the leaf's table, or values of the node that have the type, each value of the node above has."""
     counted = f"values of {', '.join(node.path)}" if node.children else f"rows of {', '.join(node.tables)}"
     name = f"{counted}{' per ' if above.path else ''}{', '.join(above.path)}{suffix}"
@@ -214,57 +189,7 @@ def _question(known: _Known, above: AttributeNode, node: AttributeNode, kind: Ki
     )
 
 
-def _fitting_buckets(
-    root: AttributeNode, known: _Known, degrees: Mapping[Spot, NoisyDegrees], most: float
-) -> dict[Spot, dict[Value, int]]:
-    """Buckets that leave at most so many sub-instances: a function of the noisy degrees alone.
-
-    All values of a node start in one bucket. Where noisy degrees differ most, those above the threshold get one of
-    their own, then two, and so on, until caps double from bucket to bucket or there would be too many sub-instances.
-    """
-    found: dict[Spot, dict[Value, int]] = {spot: {} for spot in degrees}
-    sizes = {spot: len(buckets) for spot, buckets in known.buckets.items()} | dict.fromkeys(degrees, 1)
-    # Without attributes there is one value only, which needs no bucket of its own.
-    widths = {spot: _doublings(answer) for spot, answer in degrees.items() if answer.listed and answer.question.by}
-    while widths:
-        spot = max(widths, key=lambda s: (widths[s], not found[s]))
-        width = (widths[spot] + 1) // 2 if found[spot] else widths[spot]
-        finer = _buckets(degrees[spot], 2**width)
-        after = sizes | {spot: len({0, *finer.values()})}
-        if (found[spot] and width == widths[spot]) or _count(root, after) > most:
-            del widths[spot]
-        else:
-            found[spot], sizes, widths[spot] = finer, after, width
-    return found
-
-
-def _doublings(degrees: NoisyDegrees) -> int:
-    """How often the threshold must be doubled to reach the largest noisy degree."""
-    return (-(-max(degrees.listed.values()) // degrees.threshold) - 1).bit_length()
-
-
-def _buckets(degrees: NoisyDegrees, factor: int) -> dict[Value, int]:
-    """Each listed value's bucket: how often the threshold must be multiplied to reach its noisy degree."""
-    found = {}
-    for value, noisy in degrees.listed.items():
-        bucket, cap = 1, degrees.threshold * factor
-        while cap < noisy:
-            bucket, cap = bucket + 1, cap * factor
-        found[value] = bucket
-    return found
-
-
-def _count(node: AttributeNode, sizes: Mapping[Spot, int]) -> int:
-    """How many types the node's values have if those not labelled yet get one bucket; not listed, for they explode."""
-
-    def each(child: AttributeNode) -> int:
-        known = [size for (labelled, _), size in sizes.items() if labelled == child]
-        return sum(known) if known else _count(child, sizes)
-
-    return math.prod(each(child) for child in node.children)
-
-
-def _words(known: _Known, node: AttributeNode, kind: Kind) -> str:
+def _words(known: Known, node: AttributeNode, kind: Kind) -> str:
     """The caps of a sub-instance, for people."""
     found = []
     for child, (inner, bucket) in zip(node.children, kind, strict=True):
@@ -273,3 +198,27 @@ def _words(known: _Known, node: AttributeNode, kind: Kind) -> str:
         if child.children:
             found.append(_words(known, child, inner))
     return "; ".join(found)
+
+
+def stages(shares: HierarchicalShares, workload: Workload) -> tuple[Stage, ...]:
+    degrees = float(shares.stage.rho * len(_levels(_tree(workload.schema))) / shares.split.rho)
+    deviation = 1 / math.sqrt(2 * float(shares.stage.rho))
+    note = f"one stage for each level of the tree, with a deviation of {deviation:.1f} or more"
+    count = (1 - degrees) * float(constants.COUNT_SHARE)
+    return (
+        Stage("degrees", TRUNCATED_GAUSSIAN, degrees, note),
+        Stage("sizes", GAUSSIAN, count, "of each part, unbiased"),
+        Stage("queries", GAUSSIAN, 1 - degrees - count, "divided by the number of parts that one row can be in"),
+    )
+
+
+HIERARCHICAL = Method(
+    name="hierarchical",
+    why=lambda _: "parts by noisy degrees along the attribute tree, each part with its own bound",
+    check=check_hierarchical,
+    split=hierarchical_shares,
+    stages=stages,
+    run=hierarchical_tight,
+    paper=hierarchical_paper,
+    paper_stages=paper_stages,
+)

@@ -1,9 +1,9 @@
-"""Keyed: the hybrid for declared keys. Degrees of all values, heavy ones table by table, light ones capped."""
+"""heavy_light on declared keys. Degrees of all values, heavy ones table by table, light ones capped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,25 @@ import dpjoin as dj
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
-from dpjoin.errors import BudgetError, SpecError
-from dpjoin.methods import keyed
-from dpjoin.methods.keyed import EDGES, Choice, best_choice, check_keyed, keyed_shares, keyed_tight, with_one_sided
+from dpjoin.errors import BudgetError
+from dpjoin.measure.ranks import EDGES
+from dpjoin.methods import heavy_light
+from dpjoin.methods.heavy_light import (
+    Choice,
+    Known,
+    best_choice,
+    degrees_with,
+    heavy_light_shares,
+    heavy_light_tight,
+    is_declared,
+)
+from dpjoin.methods.remainder import Remainder
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.accounting import Budget, Concentrated, Split, laplace_cost
+from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.parts import LISTED
-from dpjoin.spec.schema import Schema
-from dpjoin.spec.workload import CELLS, kronecker
 from support.audit import audited, tight_run
 from support.engines import arrow_tables
-from support.hybrid import SHARP
+from support.heavy_light import SHARP, forced
 from support.skewed import SHAPES, changed, skewed_rows
 
 BLUNT = Budget(epsilon=1.0, delta=1e-6)
@@ -48,14 +55,7 @@ def schema_of(shape: str, values: int = 4) -> dj.Schema:
 
 
 def run_on(make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget) -> Any:
-    return tight_run(make, keyed_shares, keyed_tight, workload, budget)
-
-
-def forced(count: int, cap: int) -> Callable[..., Choice]:
-    def chosen(*_: Any, **__: Any) -> Choice:
-        return Choice(count, cap, np.zeros(len(keyed.EDGES)), 1.0, 1.0, 1.0)
-
-    return chosen
+    return tight_run(make, heavy_light_shares, heavy_light_tight, workload, budget)
 
 
 def wrong_on(schema: dj.Schema, workload: dj.Workload, rows: Any, rng: np.random.Generator) -> list[str]:
@@ -82,7 +82,7 @@ def audits(shape: str, count: int) -> None:
 def test_replay_on_neighbours(shape: str, choice: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same questions, declared moves, the whole budget, whatever is heavy and wherever light values are capped."""
     if choice is not None:
-        monkeypatch.setattr(keyed, "best_choice", forced(*choice))
+        monkeypatch.setattr(heavy_light, "best_choice", forced(*choice))
     audits(shape, 4)
 
 
@@ -91,13 +91,13 @@ def test_replay_on_neighbours(shape: str, choice: tuple[int, int] | None, monkey
 @pytest.mark.parametrize("choice", [(2, 1), (2, 3)])
 @pytest.mark.parametrize("shape", ["two", "star", "contained", "nested"])
 def test_replay_on_many_neighbours(shape: str, choice: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed, "best_choice", forced(*choice))
+    monkeypatch.setattr(heavy_light, "best_choice", forced(*choice))
     audits(shape, 300)
 
 
 @pytest.mark.replay
 def test_replay_on_the_engine_that_numbers_and_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed, "best_choice", forced(1, 2))
+    monkeypatch.setattr(heavy_light, "best_choice", forced(1, 2))
     schema = schema_of("two")
     workload = dj.Workload.marginals(schema, [1, 2])
     rng = np.random.default_rng(1)
@@ -114,9 +114,11 @@ def test_replay_on_the_engine_that_numbers_and_merges(monkeypatch: pytest.Monkey
 @pytest.mark.known_bad
 def test_heavy_values_by_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The heavy values as they are: the neighbour has others, and asks other questions or publishes something else."""
-    monkeypatch.setattr(keyed, "best_choice", forced(1, 2))
+    monkeypatch.setattr(heavy_light, "best_choice", forced(1, 2))
 
-    def exact_degrees(curator: Curator, cost: Any) -> dict[str, Any]:
+    honest = heavy_light.all_values
+
+    def exact_degrees(curator: Curator, degrees: Any) -> Known:
         found = {}
         for table in curator.schema.tables:
             exact = curator._engine.exact_degrees({table.name: {}}, ("A",))
@@ -126,10 +128,9 @@ def test_heavy_values_by_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatc
             ):
                 degrees[int(str(value))] = count
             found[table.name] = degrees
-        curator._accountant.spend(cost)
-        return found
+        return replace(honest(curator, degrees), rows=found)
 
-    monkeypatch.setattr(keyed, "_noisy_degrees", exact_degrees)
+    monkeypatch.setattr(heavy_light, "all_values", exact_degrees)
     schema = schema_of("two")
     workload = dj.Workload.marginals(schema, 1)
     rng = np.random.default_rng(2)
@@ -141,28 +142,6 @@ def test_heavy_values_by_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatc
             for t, a in (("r", "p"), ("s", "q"))
         }
         found += [w for w in wrong_on(schema, workload, rows, rng) if "total" not in w]
-    assert found
-
-
-@pytest.mark.known_bad
-def test_sums_weighed_by_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights as they are: one row more changes what the other table is asked, and every row there is moved by it."""
-    monkeypatch.setattr(keyed, "best_choice", forced(5, 2))
-    measure_alone = keyed.measure_alone
-
-    def with_exact_weights(workload: Any, tables: Any, common: Any, **more: Any) -> Any:
-        counts = {t: kronecker(c.schema, {LISTED: CELLS}) for t, c in tables.items()}
-        exact = {t: np.array(c._engine.exact_answers([counts[t]])[0], float) for t, c in tables.items()}
-        return measure_alone(workload, tables, common, **{**more, "noisy_degrees": exact})
-
-    monkeypatch.setattr(keyed, "measure_alone", with_exact_weights)
-    schema = schema_of("two")
-    workload = dj.Workload.marginals(schema, 1)
-    rng = np.random.default_rng(3)
-    found = []
-    for _ in range(10):
-        rows = skewed_rows(schema, rng)
-        found += wrong_on(schema, workload, rows, rng)
     assert found
 
 
@@ -193,22 +172,22 @@ def test_it_is_better_than_capping_alone_where_some_values_are_heavy() -> None:
     tables = zipf(np.random.default_rng(0), 3_000, 1_000, 1.0)
     workload = dj.Workload.marginals(schema, [("p", "q")])
     errors = {}
-    for method in ("keyed", "capped"):
+    for method in ("heavy_light", "capped"):
         made = [dj.release(schema, workload, tables, BLUNT, method=method) for _ in range(11)]
         errors[method] = np.median([dj.evaluate(m, tables).mean_total_variation or 0.0 for m in made])
-    assert errors["keyed"] < errors["capped"]
+    assert errors["heavy_light"] < errors["capped"]
 
 
 def test_the_choice_follows_the_degrees() -> None:
     """Nothing is heavy where all values are light; where two are hot, they are, and the others are capped far below."""
     schema = schema_of("two", values=999)
     workload = dj.Workload.marginals(schema, [("p", "q")])
-    shares = keyed_shares(BLUNT, schema)
+    shares = heavy_light_shares(BLUNT, schema)
     rho = shares.split.rho / 2
 
     def choice(degrees: list[float]) -> Choice:
         sequences = dict.fromkeys("rs", np.array(degrees))
-        return best_choice(workload, sequences, degrees_cost=shares.degrees, rho=rho)
+        return best_choice(workload, sequences, degrees_with(shares, Remainder(rho, rho, rho)))
 
     assert choice([3.0] * 1000).heavy == 0
     hot = choice([5000.0, 5000.0, *[3.0] * 998])
@@ -216,86 +195,19 @@ def test_the_choice_follows_the_degrees() -> None:
     assert hot.cap <= 30
 
 
-def test_heavy_values_that_noise_hides_are_not_cut_unawares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All values have about as many rows as it takes to be heavy: some will not seem to, and stay light."""
-    schema = schema_of("two", values=63)
-    workload = dj.Workload.marginals(schema, [("p", "q")])
-    cost = laplace_cost(Fraction(1, 10))  # off by fourteen
-    sequences = dict.fromkeys("rs", np.full(64, 47.0))
-
-    def choice() -> Choice:
-        rhos = {"rho": Fraction(1, 4), "light_rho": Fraction(1, 100)}
-        return best_choice(workload, sequences, degrees_cost=cost, **rhos)
-
-    chosen = choice()
-    assert chosen.heavy == 64
-    assert chosen.cap > 30
-    assert chosen.lost[0] > 0.05 * chosen.size
-    monkeypatch.setattr(keyed, "MUCH_LOST", 1.0)
-    assert choice().cap == 1, "nothing is light, as far as ranks tell"
-
-
 def test_a_table_with_far_larger_degrees_is_not_cut_unawares() -> None:
     """One cap serves both tables, so it says nothing that their typical degrees are below it."""
     schema = schema_of("two", values=999)
     workload = dj.Workload.marginals(schema, [("p", "q")])
-    shares = keyed_shares(BLUNT, schema)
+    shares = heavy_light_shares(BLUNT, schema)
     sequences = {"r": 20_000.0 / np.arange(1, 1001) ** 1.3, "s": np.full(1000, 60.0)}
-    chosen = best_choice(workload, sequences, degrees_cost=shares.degrees, rho=shares.split.rho / 2)
+    rho = shares.split.rho / 2
+    chosen = best_choice(workload, sequences, degrees_with(shares, Remainder(rho, rho, rho)))
     left_at = EDGES.index(chosen.cap)
     light = sequences["r"][chosen.heavy :]
     lost = float((np.maximum(light - chosen.cap, 0.0) * 60.0).sum())
     assert chosen.lost[left_at] >= 0.5 * lost, "what the cap cuts of the larger table is foreseen"
-    assert lost < 0.2 * chosen.size
-    assert chosen.size == pytest.approx(float((sequences["r"] * 60.0).sum()))
-
-
-def test_values_of_one_table_alone_move_the_cap_and_what_it_is_known_to_lose() -> None:
-    schema = schema_of("two", values=999)
-    workload = dj.Workload.marginals(schema, [("p", "q")])
-    rho = keyed_shares(BLUNT, schema).split.rho / 2
-    chosen = Choice(0, EDGES[10], np.zeros(len(EDGES)), 1.0, 1.0, 1e7)
-    degrees = {"r": np.zeros(1000), "s": np.full(1000, 8.0)}
-    clear = np.zeros(1000, dtype=bool)
-    assert with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho) is chosen
-    degrees["r"][:200] = 400.0
-    moved = with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho)
-    assert moved.cap > chosen.cap
-    assert moved.lost[10] == pytest.approx(200 * 8.0 * 400.0, rel=0.05)
-    assert moved.lost[EDGES.index(moved.cap)] < moved.lost[10]
-    clear[:200] = True
-    assert with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho) is chosen, "heavy ones are not cut"
-
-
-def test_noise_of_what_one_table_hardly_has_does_not_add_up() -> None:
-    """Three values of 20,000 rows here and two there: without noise below none, the results would be three times."""
-    schema = schema_of("two", values=999)
-    workload = dj.Workload.marginals(schema, [("p", "q")])
-    rho = keyed_shares(BLUNT, schema).split.rho / 2
-    chosen = Choice(0, EDGES[10], np.zeros(len(EDGES)), 1.0, 1.0, 1e7)
-    clear = np.zeros(1000, dtype=bool)
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(300):
-        degrees = {"r": 13.0 * rng.standard_normal(1000), "s": 2 + 13.0 * rng.standard_normal(1000)}
-        degrees["r"][:3] += 20_000.0
-        found.append(with_one_sided(workload, chosen, degrees, clear, deviation=13.0, rho=rho).lost[10])
-    assert 0 <= np.mean(found) < 1.2 * 3 * 2 * 20_000
-    assert min(found) == 0.0, "what may be noise is none"
-
-
-def test_what_one_table_hardly_has_is_left_to_noisy_degrees() -> None:
-    """Ranks would pair a hot value of one table with an ordinary one of the other, and count its results as lost."""
-    schema = schema_of("two", values=999)
-    workload = dj.Workload.marginals(schema, [("p", "q")])
-    shares = keyed_shares(BLUNT, schema)
-    light = {"r": np.full(1000, 5.0), "s": np.full(1000, 5.0)}
-    hot = {"r": np.array([20_000.0, 20_000.0, *[5.0] * 998]), "s": light["s"]}
-    lost = [
-        best_choice(workload, d, degrees_cost=shares.degrees, rho=shares.split.rho / 2).lost[EDGES.index(38)]
-        for d in (light, hot)
-    ]
-    assert lost[1] <= lost[0] + 1e3 < 2 * 5 * 20_000
+    assert lost < 0.2 * float((sequences["r"] * 60.0).sum())
 
 
 def test_bars_hold_where_one_table_has_hot_values_and_the_other_none() -> None:
@@ -309,12 +221,12 @@ def test_bars_hold_where_one_table_has_hot_values_and_the_other_none() -> None:
     schema = schema_of("two", values=499)
     workload = dj.Workload.marginals(schema, [("p",), ("q",), ("p", "q")])
     exact = int((np.bincount(keys["r"], minlength=500) * np.bincount(keys["s"], minlength=500)).sum())
-    made = [dj.release(schema, workload, tables, BLUNT, method="keyed") for _ in range(15)]
+    made = [dj.release(schema, workload, tables, BLUNT, method="heavy_light") for _ in range(15)]
     assert np.median([m.answer()[:3].sum() for m in made]) == pytest.approx(exact, rel=0.08)
     assert np.mean([dj.evaluate(m, tables).covered for m in made]) >= 0.7
 
 
-@pytest.mark.parametrize("method", ["keyed", "auto"])
+@pytest.mark.parametrize("method", ["heavy_light", "auto"])
 def test_product_queries_over_what_seems_empty_are_answered(method: str) -> None:
     """Noisy ranks may show a join of size 0, and then the budget is half spent: that is no time to divide by it."""
     schema = schema_of("two", 40)
@@ -326,19 +238,6 @@ def test_product_queries_over_what_seems_empty_are_answered(method: str) -> None
         assert np.isfinite(released.answer()).all()
 
 
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
-        (
-            Schema(
-                (dj.Table(name="r", attributes=("A", "p")), dj.Table(name="s", attributes=("A", "q"))),
-                (dj.Attribute(name="A", key=True), *(dj.Attribute(name=a, range=(0, 1)) for a in "pq")),
-            ),
-            "must know every value",
-        ),
-        (schema_of("two", values=2**21), "at most 1,048,576"),
-    ],
-)
-def test_what_it_cannot_serve_is_refused(schema: Schema, words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        check_keyed(schema)
+def test_too_many_values_count_as_undeclared() -> None:
+    assert is_declared(schema_of("two"))
+    assert not is_declared(schema_of("two", values=2**21))

@@ -1,11 +1,11 @@
-"""Hybrid and per table: heavy values table by table, the join of their models exact, a row pays in one part only."""
+"""heavy_light and per_table: heavy values table by table, joins of models are exact, a row pays in one part only."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,18 @@ from dpjoin.engine.interface import ExactDegrees, Labels, Rules, Value
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.join import domain_of
 from dpjoin.measure.progress import silent
-from dpjoin.measure.shares import partition_shares, tight_shares
+from dpjoin.measure.shares import tight_shares
 from dpjoin.measure.totals import NoisyTotal
-from dpjoin.methods import hybrid, per_table
-from dpjoin.methods.as_one import two_table_tight
-from dpjoin.methods.hybrid import Cut
-from dpjoin.methods.parts import Prediction
+from dpjoin.methods import heavy_light, per_table
+from dpjoin.methods.as_one import as_one_tight
+from dpjoin.methods.common_key import common_attributes, everywhere
+from dpjoin.methods.look import Look
 from dpjoin.methods.per_table import Size, likely_total, per_table_shares, per_table_tight, release_tables
 from dpjoin.methods.table_models import kept_attributes
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Union
-from dpjoin.paper.alg4_uniformize import common_attributes, everywhere
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event
@@ -41,7 +40,6 @@ from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import OneTable
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.workload import CELLS, Workload, kronecker
-from support import hybrid as hybrid_support
 from support.audit import (
     Recorder,
     Replayer,
@@ -51,16 +49,15 @@ from support.audit import (
     published,
     replay_violations,
 )
-from support.hybrid import (
+from support.heavy_light import (
     ANY,
     DECLARED,
     SHARP,
     arrow_of,
     audit,
-    chosen_cut,
-    every_listed,
+    forced,
+    heavy_light_on,
     hot_rows,
-    hybrid_on,
     per_table_on,
     problems,
     run_on,
@@ -81,11 +78,11 @@ def _one_thread() -> Iterator[None]:
 
 
 def many_audits(method: str, shape: str, count: int) -> None:
-    rng = np.random.default_rng([len(shape), method == "hybrid", count])
+    rng = np.random.default_rng([len(shape), method == "heavy_light", count])
     several = 0
     for turn in range(count):
-        key = KEY if method == "hybrid" and turn % 3 else DECLARED
-        schema = schema_of(shape, key, bounded=turn % 5 == 4)
+        key = KEY if method == "heavy_light" and turn % 3 else DECLARED
+        schema = schema_of(shape, key, bounded=method == "per_table" and turn % 5 == 4)
         rows = hot_rows(schema, rng)
         found, parts = audit(method, schema, rows, changed(schema, rows, rng), turn)
         assert found == [], f"turn {turn}"
@@ -96,38 +93,9 @@ def many_audits(method: str, shape: str, count: int) -> None:
 
 @pytest.mark.replay
 @pytest.mark.parametrize("shape", COMMON)
-def test_hybrid_replays_on_neighbours(shape: str) -> None:
+def test_heavy_light_replays_on_neighbours(shape: str) -> None:
     """Same questions, declared moves hold, nobody pays more than the ledger says, which is the whole budget."""
-    many_audits("hybrid", shape, 10)
-
-
-@pytest.mark.replay
-@pytest.mark.parametrize("shaped", [True, False])
-@pytest.mark.parametrize("shape", COMMON)
-def test_odd_values_replay_on_neighbours(shape: str, shaped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same where some listed values are odd, as one join or by size."""
-    ways = []
-    plain = hybrid.measure_odd
-
-    def odd_cut(turn: int) -> Callable[..., Cut]:
-        def cut(workload: Workload, degrees: Mapping[str, Any], **_: Any) -> Cut:
-            listed = every_listed(degrees)
-            heavy, odd = (listed[1:], listed[:1]) if turn % 2 else ((), listed)
-            return Cut(tuple(heavy), 0.0, 0.0, 0.0, tuple(odd), 0.0)
-
-        return cut
-
-    def noted(*arguments: Any) -> tuple[Model, str]:
-        model, words = plain(*arguments)
-        ways.append("size alone" in words)
-        return model, words
-
-    monkeypatch.setattr(hybrid_support, "chosen_cut", odd_cut)
-    monkeypatch.setattr(hybrid, "predicted", lambda *_, **__: Prediction(1.0, shaped))
-    monkeypatch.setattr(hybrid, "measure_odd", noted)
-    many_audits("hybrid", shape, 5)
-    assert ways
-    assert set(ways) == {not shaped}
+    many_audits("heavy_light", shape, 10)
 
 
 @pytest.mark.replay
@@ -140,8 +108,8 @@ def test_per_table_replays_on_neighbours(shape: str) -> None:
 @pytest.mark.full
 @pytest.mark.replay
 @pytest.mark.parametrize("shape", COMMON)
-def test_hybrid_replays_on_many_neighbours(shape: str) -> None:
-    many_audits("hybrid", shape, 300)
+def test_heavy_light_replays_on_many_neighbours(shape: str) -> None:
+    many_audits("heavy_light", shape, 300)
 
 
 @pytest.mark.full
@@ -156,7 +124,9 @@ def test_per_table_replays_on_many_neighbours(shape: str) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize(
-    ("method", "shape"), [*(("hybrid", s) for s in COMMON), *(("per_table", s) for s in ANY)], ids=lambda name: name
+    ("method", "shape"),
+    [*(("heavy_light", s) for s in COMMON), *(("per_table", s) for s in ANY)],
+    ids=lambda name: name,
 )
 def test_both_engines_publish_the_same(method: str, shape: str) -> None:
     """What the brute-force engine answered, replayed on DuckDB with the same rows: nothing moves at all."""
@@ -210,14 +180,14 @@ def test_heavy_and_light_values_add_up_to_the_join(shape: str, key: str) -> None
         heavy: list[Value] = [(int(v),) for v in rng.permutation(6)[: rng.integers(2, 5)]]
         labels = Labels("heavy", common, dict.fromkeys(heavy, 1))
         alone = [engine.alone(t.name, common, heavy, kept_attributes(workload, t.name, common)) for t in schema.tables]
-        joined = hybrid.joined_heavy(workload, tuple(exact_model(e) for e in alone), common, heavy)
+        joined = heavy_light.joined_heavy(workload, tuple(exact_model(e) for e in alone), common, heavy)
         light = engine.restricted(everywhere(schema, labels, 0))
         for group, some, every in zip(
             workload.groups, light.exact_answers(workload.groups), engine.exact_answers(workload.groups), strict=True
         ):
             assert (joined.answer(group) + some).tolist() == every.tolist(), group.name
         # Light values have nothing where the algorithm says that they cannot.
-        support = hybrid.cells_of(workload, everywhere(schema, labels, 0))
+        support = heavy_light.cells_of(workload, everywhere(schema, labels, 0))
         if support is not None:
             whole = kronecker(schema, dict.fromkeys(workload.attributes, CELLS))
             assert not light.exact_answers([whole])[0].reshape(support.shape)[~support].any()
@@ -270,7 +240,8 @@ def test_queries_on_the_key(shape: str) -> None:
     schema = schema_of(shape, DECLARED)
     workload = Workload.marginals(schema, (1, 2))
     engine = BruteEngine(schema, with_degrees(schema, {0: 2, 1: 12, 3: 15}, rng))
-    outcome, curator = hybrid_on(engine, Recorder, Tape(), cut=chosen_cut(0), budget=SHARP, workload=workload)
+    choice = forced(2, 3)
+    outcome, curator = heavy_light_on(engine, Recorder, Tape(), choice=choice, budget=SHARP, workload=workload)
     labels = next(x for x in curator._labels if x.name == "heavy")
     assert set(labels.buckets) == {(1,), (3,)}
     assert isinstance(outcome.model, Union)
@@ -293,31 +264,6 @@ def test_queries_on_the_key(shape: str) -> None:
     assert np.abs(outcome.model.answer(only) - exact).max() < 0.15 * exact.sum()
 
 
-def test_no_listed_value_is_one_join() -> None:
-    """Nothing is heavy: one part, which has all that the degrees left."""
-    schema = schema_of("two", DECLARED)
-    engine = BruteEngine(schema, {"r": [{"A": 1, "p": 0}], "s": [{"A": 1, "q": 0}]})
-    outcome, curator = hybrid_on(engine, Recorder, Tape(), cut=chosen_cut(0), budget=SHARP)
-    assert len(outcome.parts) == 1
-    assert [part.name for part in curator.ledger.parts if part.stage == "parts"] == ["light values"]
-    assert curator.ledger.rho == curator._accountant.limit.rho  # type: ignore[union-attr]
-
-
-def test_the_best_cut_is_a_prefix_by_cap_and_takes_a_very_hot_value() -> None:
-    """One value of 400 rows in both tables among light ones is heavy, and the promise is that of the parts."""
-    schema = schema_of("two", KEY)
-    rows = with_degrees(schema, {0: 400, 1: 3, 2: 3, 3: 3}, np.random.default_rng(0))
-    budget = Budget(epsilon=2.0, delta=1e-6)
-    shares = partition_shares(budget, gauge=False)
-    curator = Curator(BruteEngine(schema, rows), shares.split)
-    degrees = hybrid.noisy_degrees_by_table(curator, shares.degrees, shares.degrees_width)
-    workload = Workload.marginals(schema, 1)
-    cut = hybrid.best_cut(workload, degrees, half_width=shares.degrees_width, rho=curator.rho_left)
-    assert cut.heavy[:1] == ((0,),)
-    assert cut.error == pytest.approx(np.hypot(cut.light_error, cut.heavy_error))
-    assert set(cut.heavy) <= set(every_listed(degrees))
-
-
 # Known bad -------------------------------------------------------------------------------------------------------
 
 TWO = schema_of("two", KEY)
@@ -336,9 +282,9 @@ LONE, ABSENT = two_tables({1: 2, 3: 1}, {1: 2}), two_tables({1: 2}, {1: 2})
 Change = Callable[[type[Curator]], type[Curator]]
 
 
-def hybrid_run(change: Change) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:
+def heavy_light_run(change: Change) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:
     def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
-        outcome, curator = hybrid_on(BruteEngine(TWO, tables), change(kind), tape, cut=chosen_cut(0))
+        outcome, curator = heavy_light_on(BruteEngine(TWO, tables), change(kind), tape, choice=forced(4, 2))
         return told(outcome), curator
 
     return run
@@ -347,7 +293,7 @@ def hybrid_run(change: Change) -> Callable[[type[Curator], Any, Tape], tuple[Any
 @pytest.mark.known_bad
 @pytest.mark.parametrize("pair", [(HOT, ONE_LESS), (LONE, ABSENT)])
 def test_the_correct_algorithm_is_not_flagged(pair: tuple[Rows, Rows]) -> None:
-    assert problems(hybrid_run(lambda kind: kind), *pair) == []
+    assert problems(heavy_light_run(lambda kind: kind), *pair) == []
 
 
 def alone_twice(change: Change) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:
@@ -413,14 +359,14 @@ def listing(noise: Callable[[Numbers], Numbers], threshold: Callable[[int], int]
 @pytest.mark.known_bad
 def test_heavy_values_by_exact_degrees_are_caught() -> None:
     """Without noise, above the right threshold: one row more, and the listed degree is impossible."""
-    found = problems(hybrid_run(listing(np.zeros_like, lambda above: above)), HOT, ONE_LESS)
+    found = problems(heavy_light_run(listing(np.zeros_like, lambda above: above)), HOT, ONE_LESS)
     assert any("support" in f for f in found)
 
 
 @pytest.mark.known_bad
 def test_heavy_values_without_a_threshold_are_caught() -> None:
     """Every present value is heavy; where its only row is gone it never can be."""
-    found = problems(hybrid_run(listing(lambda drawn: drawn, lambda _: 0)), LONE, ABSENT)
+    found = problems(heavy_light_run(listing(lambda drawn: drawn, lambda _: 0)), LONE, ABSENT)
     assert any("cannot list" in f for f in found)
 
 
@@ -434,10 +380,8 @@ def test_a_cut_that_looks_at_exact_degrees_is_caught() -> None:
         values = degrees.exact_values(np.arange(len(degrees.exact_counts)))
         exact = dict(zip(values, degrees.exact_counts.tolist(), strict=True))
 
-        def cut(workload: Workload, degrees: Mapping[str, Any], **_: Any) -> Cut:
-            return Cut(tuple(v for v in every_listed(degrees) if exact.get(v, 0) >= 20), 0.0, 0.0, 0.0)
-
-        outcome, curator = hybrid_on(engine, kind, tape, cut=cut)
+        heavy = sum(count >= 20 for count in exact.values())
+        outcome, curator = heavy_light_on(engine, kind, tape, choice=forced(heavy, 2))
         return told(outcome), curator
 
     assert any("control flow" in f for f in problems(run, HOT, ONE_LESS))
@@ -452,7 +396,7 @@ def join_then_release(schema: dj.Schema) -> Run:
         one = dj.Schema((dj.Table(name="join", attributes=kept),), tuple(schema.attribute(a) for a in kept))
         shares = tight_shares(GENEROUS, noisy_bound=False)
         curator = attach(kind(BruteEngine(one, {"join": results}), shares.split), tape)
-        return published(two_table_tight(curator, Workload.marginals(one, 1), shares, silent))
+        return published(as_one_tight(curator, Workload.marginals(one, 1), shares, silent))
 
     return run
 
@@ -489,12 +433,12 @@ def refused(schema: dj.Schema, method: str, profile: str = "tight") -> str:
 
 def test_joins_that_cannot_be_served_are_refused() -> None:
     """One line each: a public table, a key without a domain where its cells are needed, no common attribute."""
-    for method, key in (("hybrid", KEY), ("per_table", DECLARED)):
+    for method, key in (("heavy_light", KEY), ("per_table", DECLARED)):
         for shape in COMMON:
             schema = schema_of(shape, key)
             assert chosen_method(schema, method).name == method
             public = dj.Schema((replace(schema.tables[0], private=False), *schema.tables[1:]), schema.attributes)
-            if method == "hybrid":
+            if method == "heavy_light":
                 assert "private" in refused(public, method)
             else:
                 assert chosen_method(public, method).name == method
@@ -508,12 +452,12 @@ def test_joins_that_cannot_be_served_are_refused() -> None:
         else:
             assert "every value of join attribute 'A'" in refused(schema_of(shape, KEY), "per_table")
     for shape in ("path", "triangle"):
-        assert "all tables share" in refused(schema_of(shape, DECLARED), "hybrid")
+        assert "all tables share" in refused(schema_of(shape, DECLARED), "heavy_light")
     nested = schema_of("nested", KEY)
     keys = dj.Schema(
         nested.tables, tuple(dj.Attribute(name="B", key=True) if a.name == "B" else a for a in nested.attributes)
     )
-    assert "join attribute 'B'" in refused(keys, "hybrid")
+    assert "join attribute 'B'" in refused(keys, "heavy_light")
 
 
 def test_a_table_with_too_many_cells_is_refused() -> None:
@@ -539,10 +483,10 @@ COARSE = {
 
 
 @pytest.mark.parametrize("coarse", COARSE)
-@pytest.mark.parametrize("method", ["hybrid", "per_table"])
+@pytest.mark.parametrize("method", ["heavy_light", "per_table"])
 def test_a_code_of_several_values_is_no_place_to_join(method: str, coarse: str) -> None:
     """Tables join on values, their models on codes. Where the models meet, a code must stand for one value."""
-    nested = schema_of("nested", KEY if method == "hybrid" else DECLARED)
+    nested = schema_of("nested", KEY if method == "heavy_light" else DECLARED)
     schema = dj.Schema(nested.tables, tuple(COARSE[coarse] if a.name == "B" else a for a in nested.attributes))
     assert "'B'" in refused(schema, method)
 
@@ -553,9 +497,9 @@ def test_a_join_of_models_that_has_the_exact_size_is_caught(exact: bool, monkeyp
     """Noisy models, a charged look at the size, and then the true one in its place; the honest one is not flagged."""
     measured = per_table.size_under_caps
 
-    def true_size(whole: Any, *more: Any, **named: Any) -> Size:
-        found = measured(whole, *more, **named)
-        return replace(found, total=NoisyTotal(float(whole._engine.exact_join_size()), 1.0))
+    def true_size(look: Any, *more: Any, **named: Any) -> Size:
+        found = measured(look, *more, **named)
+        return replace(found, total=NoisyTotal(float(look.curator._engine.exact_join_size()), 1.0))
 
     if exact:
         monkeypatch.setattr(per_table, "size_under_caps", true_size)
@@ -569,6 +513,11 @@ def test_a_join_of_models_that_has_the_exact_size_is_caught(exact: bool, monkeyp
 
 
 # The size of a join of models ------------------------------------------------------------------------------------
+
+
+def unseen(curator: Curator, workload: Workload) -> Look:
+    """Nothing was looked at."""
+    return Look(curator, workload, (), NoisyTotal(1.0, math.inf))
 
 
 def test_a_join_of_models_gets_the_size_of_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -589,11 +538,11 @@ def test_a_join_of_models_gets_the_size_of_the_join(monkeypatch: pytest.MonkeyPa
     exact = int(np.dot(*(np.bincount(k, minlength=4_000) for k in keys)))
     engine = DuckEngine(schema, tables, attributes=workload.attributes)
     first, again, shares = (per_table_shares(Budget(epsilon=1.0, delta=1e-6), schema) for _ in range(3))
-    counted = release_tables(Curator(engine, first.split), workload, None, silent).model.total
+    counted = release_tables(unseen(Curator(engine, first.split), workload), None, silent).model.total
     assert counted == pytest.approx(exact, rel=0.15)
     with monkeypatch.context() as patched:
         patched.setattr(Joined, "counted", None)
-        plain = release_tables(Curator(engine, again.split), workload, None, silent).model.total
+        plain = release_tables(unseen(Curator(engine, again.split), workload), None, silent).model.total
     assert plain < 0.93 * exact
     curator = Curator(engine, shares.split)
     outcome = per_table_tight(curator, workload, shares, silent)
@@ -700,8 +649,8 @@ def test_the_size_needs_no_caps_where_bounds_are_declared() -> None:
 @pytest.mark.parametrize(
     ("method", "shape", "key"),
     [
-        ("hybrid", "two", KEY),
-        ("hybrid", "nested", DECLARED),
+        ("heavy_light", "two", KEY),
+        ("heavy_light", "nested", DECLARED),
         ("per_table", "two", DECLARED),
         ("per_table", "triangle", DECLARED),
     ],
@@ -713,10 +662,10 @@ def test_a_release_is_saved_and_loaded(
     schema = schema_of(shape, key)
     workload = Workload.marginals(schema, (1, 2))
     tables = arrow_of(schema, with_degrees(schema, {0: 3, 1: 14, 3: 18}, np.random.default_rng(6)))
-    monkeypatch.setattr(hybrid, "best_cut", chosen_cut(0))
+    monkeypatch.setattr(heavy_light, "best_choice", forced(2, 3))
     release = dj.release(schema, workload, tables, GENEROUS, method=method)
-    assert isinstance(release.model, Union if method == "hybrid" else Joined)
-    if method == "hybrid":
+    assert isinstance(release.model, Union if method == "heavy_light" else Joined)
+    if method == "heavy_light":
         assert [type(part) for part in release.model.parts] == [Model, Joined]
     answers, bars = release.answer(), release.error()
     assert (answers >= 0).all()
@@ -749,23 +698,8 @@ def test_the_size_is_right_where_frequent_values_are_others_in_each_table() -> N
         (dj.Attribute(name="k", key=True), *(dj.Attribute(name=a, range=(0, 7)) for a in ("a", "c"))),
     )
     workload = dj.Workload.marginals(schema, [("a",), ("a", "c")])
-    released = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="hybrid")
+    released = dj.release(schema, workload, tables, dj.Budget(epsilon=1.0, delta=1e-6), method="heavy_light")
     assert released.answer()[:8].sum() == pytest.approx(float((counts["r"] * counts["s"]).sum()), rel=0.15)
-
-
-def test_what_models_see_too_large_is_foreseen() -> None:
-    """Nothing where every table has far more rows than noise; else more with every row that the others have."""
-    schema = dj.Schema(
-        (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "c"))),
-        (dj.Attribute(name="k", key=True), *(dj.Attribute(name=a, range=(0, 7)) for a in ("a", "c"))),
-    )
-    workload = dj.Workload.marginals(schema, [("a", "c")])
-    many, few = np.full(5, 1000.0), np.full(5, 3.0)
-    rho = Fraction(1, 40)
-    assert hybrid.seen_too_large(workload, {"r": many, "s": many}, rho).tolist() == [0.0] * 5
-    found = hybrid.seen_too_large(workload, {"r": many, "s": few}, rho)
-    noise = (8 / (2 * float(rho))) ** 0.5
-    assert found == pytest.approx(1000 * hybrid.SEEN_TOO_LARGE * (noise - 3) * np.arange(1, 6))
 
 
 def _paired(rng: np.random.Generator, key: np.ndarray, names: str) -> pa.Table:
@@ -775,7 +709,7 @@ def _paired(rng: np.random.Generator, key: np.ndarray, names: str) -> pa.Table:
     return pa.table({"k": key, names[0]: first, names[1]: second})
 
 
-@pytest.mark.parametrize("method", ["per_table", "hybrid"])
+@pytest.mark.parametrize("method", ["per_table", "heavy_light"])
 def test_how_attributes_of_one_table_go_together_is_kept(method: str) -> None:
     """At no value of the key are there enough rows to see it; and odd values are most of the hybrid's join."""
     rng = np.random.default_rng(11)

@@ -1,0 +1,187 @@
+"""Every heuristic number of ring 3, with its kind.
+
+*Derived*: it follows from a calculation that the text names. *Measured*: chosen on figures that a command makes.
+*Guess*: chosen by judgement, or while looking at a few instances. None of them bears on privacy: a bad one costs
+accuracy. `python benchmarks/constants.py` says what half and twice each value do. A new guess should retire another.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+# How a budget is split ------------------------------------------------------------------------------------------------
+
+SENSITIVITY_SHARE = Fraction(35, 100)
+"""Derived. Of rho, for the noisy sensitivity bound. The noise of everything else grows with (Δ + shift) / √(1 -
+share), and the shift with 1 / √share. The best share is 1/2 when degrees are tiny and falls as they grow; 0.35 is
+within 5 % of the best for every largest degree from 0 to 150 at (1, 1e-6), and 14 % worse at 1000."""
+TRUNCATION_SHARE = Fraction(1, 4)
+"""Derived. Of delta, for the truncation of that bound's noise. Flat between 0.1 and 0.5."""
+COUNT_SHARE = Fraction(5, 100)
+"""Guess. Of what is left of rho, for the join size."""
+GAUGE_SHARE = Fraction(25, 100)
+"""Guess. Of rho, for a noisy bound inside each part of a partition, on top of the share for the partition's
+degrees."""
+SINGLES_SHARE = Fraction(10, 100)
+"""Guess. Of the marginals' rho, for the one-way marginals of attributes in wider ones."""
+LARGE_PILOT = Fraction(35, 100)
+"""Measured, `benchmarks/large.py`, 3 to 8 runs. Of the marginals' rho in a factored model, for the first measurement
+of all: mean errors are flat from 0.2 to 0.6, and the largest is a tenth smaller at 0.3 and 0.4 than at either end."""
+SELECT_SHARE = Fraction(1, 2)
+"""Measured on product queries. Of a round's rho, for choosing the query; 0.3 to 0.7 are alike, 0.1 is clearly
+worse."""
+RANKS_SHARE, SIZES_SHARE = Fraction(4, 100), Fraction(5, 100)
+"""Guess. Of rho, for the look: the ranks of all tables (a count of rows is then off by about 23 at (1, 1e-6)), and the
+join sizes that the candidates leave."""
+BOUND_AFTER_LOOK = Fraction(30, 100)
+"""Derived, as SENSITIVITY_SHARE. Of rho, for a noisy bound after a look."""
+DEGREES_SHARE, LIST_SHARE = Fraction(10, 100), Fraction(30, 100)
+"""Measured, `benchmarks/methods.py`: flat from 0.04 to 0.15. Of rho, for the degrees of all declared values (off by
+about thirteen at (1, 1e-6)). Guess: for a list of values, whose noise is several times larger."""
+DEGREES_EPSILON = Fraction(12, 100)
+"""Guess. Of epsilon, for the degrees of all declared values, if what is left is Laplace noise."""
+AUTO_DELTA = Fraction(1, 64)
+"""Derived. Of delta, set aside by `auto` for listed degrees or a noisy bound, should they run. Others leave it
+unspent: so little hardly costs them anything, and the shift of degrees grows by a tenth only."""
+
+# Laplace noise instead of Gaussian ------------------------------------------------------------------------------------
+
+EARLY_LAPLACE, LAPLACE_SHARE = Fraction(9, 10), Fraction(75, 100)
+"""Guess. Of epsilon, what there is of Laplace noise in exchange for rho: after a first look, and after a closer one.
+The rest buys about a sixteenth of rho, for looks and for the size of the join."""
+FIRST_RANKS, FIRST_SIZE = Fraction(45, 100), Fraction(25, 100)
+"""Guess. Of what may be spent before the first exchange, what ranks and one size cost."""
+RANKS_OF_LOOK, SIZES_OF_LOOK = Fraction(30, 100), Fraction(40, 100)
+"""Guess. The same before the second. The rest is for the join size afterwards."""
+LEAST_LEFT = Fraction(1, 500)
+"""Guess. Of the rho that an exchange would give up, what it must leave: the size of the join is still to be
+measured."""
+ONE_STAGE = 2
+"""Guess. Gaussian noise on a join is spent in stages, and what the first ones tell makes it worth twice its rho."""
+STAGES_MATTER = 64
+"""Guess. The same for a table with several attributes, where stages find out what noise hides: never worth it."""
+CAPPED_L1 = 2
+"""Derived. Where a row pushes others out or lets them fade, answers move √2 times as far in l1 as in l2: squared."""
+NARROW_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+"""Derived: a grid. Which part of epsilon may go to marginals that wider ones contain."""
+ONE_WAY, INTERACTION = 1.0, 0.6
+"""Guess. By how much of their mean cells differ from what a fit expects where it knows nothing of them."""
+
+# What noise leaves ----------------------------------------------------------------------------------------------------
+
+SHRINKAGE = 0.5
+"""Guess. What a fit with learnt priors leaves of the noise of measured marginals."""
+CLEAR_CELLS = 0.05
+"""Measured on lastfm_wedge, nyc_weather and oulad_two (`benchmarks/methods.py`). Beyond this ratio of a cell's noise
+to what cells hold on average, a fit leaves less of it: as the root of the ratio."""
+GUESSED = 0.7
+"""Guess. How far off (total variation) a marginal is of which noise leaves nothing: seen on keys of real joins."""
+ROUND_FACTOR = 0.15
+"""Measured on product queries over 65,536 cells. Rounds with refitting leave this much of the worst-case bound n √(ln
+D / 2k): 0.033 against 0.235 at k = 100."""
+
+# What ranks and sizes under caps tell ---------------------------------------------------------------------------------
+
+STANDS_OUT = 10.0
+"""Derived, by simulation. By how many variances of noise a longer histogram of ranks must fit better to count, and by
+one more for each bucket. Of pure noise hardly any does; one value of 650 rows above others of 200 does half the
+time."""
+TAIL = 3.0
+"""Guess. By how many deviations the rows of several buckets together must stand out to count."""
+CAP_LEVELS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5)
+"""Guess. Candidates: caps beyond which this share of a table's rows lies, or too few rows to be seen."""
+CAP_ROOM, WIDE_ROOM = 2, 6
+"""Guess. By how many edges (a fifth more each) two further candidates exceed the largest rank that is seen: one to
+lose nothing, one to tell whether a few values have far more rows."""
+HIDDEN_BUCKET = 6.0
+"""Guess. A bucket of ranks hides a value's rows where these are fewer than so many deviations of its noise."""
+LEAST_KEPT = 1e-3
+"""Guess. Of a join, what is left under any caps."""
+ROWS_DOUBT = 3.0
+"""Guess. By how many deviations of one rank's noise a table may have more rows than ranks say."""
+ALIGNMENTS = tuple(n / 10 for n in range(11))
+"""Derived: a grid. How correlated the tables' degrees may be."""
+MISJUDGED, SAME_DIRECTION = 0.5, 0.5
+"""Guess. How far off the share left under caps may be, as a share of what is lost and left; and how much of that, as a
+variance, has the same direction under all caps."""
+SIZE_EXPECTED, BEYOND = 0.5, 2.0
+"""Guess. How far off the size is that degrees promise for a correlation, in logarithms; and how many times what
+degrees allow at most a join may be."""
+UNLIKELY, SURPRISE, CONTRADICTS = 3.5, 3.0, 2.5
+"""Guess. By how many deviations: generous caps must say that there is more for stricter ones not to count; sizes must
+contradict what ranks promise for the promise not to count; what a cap leaves is less than it should be of the
+whole."""
+VISIBLE = 2.0
+"""Guess. By how many deviations a join must stand out under caps for these to tell its size."""
+SHOWN, ONE_SIZE = 0.85, 0.2
+"""Guess. Of a join, what the caps of a first look must leave to tell how correlated degrees are; and how far off the
+size is then, beyond noise."""
+SIZE_DOUBT = 2.0
+"""Guess. By how many deviations a noisy size may be off, where it tells how correlated degrees are."""
+
+# capped ---------------------------------------------------------------------------------------------------------------
+
+LOST, LOST_ASKED = 0.25, 1.0
+"""Guess. What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it; all
+of it where the workload asks about what rows are capped by, so that the very values are asked about that lose most."""
+LOST_DIFFERS = 0.5
+"""Guess. By which factor, as a logarithm, a value may be more or less frequent in what is lost (for error bars)."""
+
+# as one ---------------------------------------------------------------------------------------------------------------
+
+DECLARED_GAIN = 1.2
+"""Guess. By so much declared bounds with Laplace noise may promise more than others: they cut nothing."""
+
+# heavy_light ----------------------------------------------------------------------------------------------------------
+
+HEAVY_GAIN = 1.2
+"""Guess. By so much it may promise more than others: hot values that caps cut, or noise hides, are the largest
+errors."""
+BLUR = 0.05
+"""Guess. How far (total variation) the shape at one value is from that of all others, where noise hides it."""
+LIKELY_CORRELATED = 0.5
+"""Guess. From this correlation on, frequent values are taken to be the same in all tables."""
+
+# per_table ------------------------------------------------------------------------------------------------------------
+
+NOISE_ERROR, BY_VALUE_ERROR = 1.6, 1.5
+"""Measured: fitted to 48 random pairs of `benchmarks/unseen.py` (seeds 200 to 247) and the made-up rows of
+`benchmarks/methods.py`, where the forecast is off by a factor of 1.5 on average. What two parts of its error count."""
+UNTOLD = 0.06
+"""Guess. The third part, at values that noise hides: how the attributes of one table go with those of others is
+lost."""
+VALUES_VARY = 0.1
+"""Guess. How far a value's share in a cell is likely to be from that of others, squared, in its units: a model of all
+values learns from all of them what they have in common."""
+ALL_NOISE = 0.25
+"""Guess. What the noise of all values together comes to, as a share, where there is nothing else."""
+CYCLIC_FACTOR = 3.0
+"""Measured on 45 random joins of three and four tables (`benchmarks/unseen.py`, seeds 1000 to 1059). By how much more
+a join of models is off where tables meet in a circle: what several keys have in common counts."""
+DEGREES_KNOWN = 0.4
+"""Guess. Of a table's budget, what tells how many rows each value has."""
+FLATTENED, UNDER_CAPS = 0.35, 0.3
+"""Guess. Where ranks do not tell what a join of models lacks: which share of what it has beyond rows that meet by
+chance; and how far off the size under caps may be there, beyond its noise."""
+CLEAR_ERROR, MISCOUNTED, CLEAR_GAIN = 0.035, 0.05, 2.0
+"""Guess. How far off models of clear tables may be, and the size that they counted, as shares of it. By so much they
+may then promise more than others: where all values are clear, the forecast is too high."""
+NOISE_OVER_TABLE, NOISE_OVER_ROWS = 8.0, 4.0
+"""Guess. By how many times the noise of all cells together may exceed a table's rows: of a table that is clear, and of
+a marginal of several attributes by value of the key that is worth measuring."""
+SEVERAL, MANY_CELLS = 5.0, 2**14
+"""Guess. Rows in each cell that stand out of Laplace noise at epsilon one; a marginal with fewer cells is fitted
+quickly, and the fit finds out by itself what noise hides."""
+HIDDEN_SHAPE = 0.15
+"""Guess. By which factor, as a logarithm, a value may be more or less frequent in the join than models tell, where
+noise hides what they say of single values (for error bars)."""
+ONE_TABLE_GAIN = 0.4
+"""Guess, made while looking at sixty random pairs. By how much less one private table by itself must promise than the
+join with public ones: where noise hides cells, its fit is off by more than noise."""
+
+# paper ----------------------------------------------------------------------------------------------------------------
+
+SHAPE_DISTANCE = 0.25
+"""Guess. How far (total variation) the shape of a part is from that of the others, where it is not measured."""
+UNLISTED = 0.05
+"""Guess. A value that a table does not list has 0 to 2s rows there; this share of s is taken."""
