@@ -93,7 +93,7 @@ def test_scopes_from_the_exact_number_of_rows_are_caught(exact: bool, monkeypatc
         return found if known >= cells else [s[:1] for s in found]
 
     monkeypatch.setattr(alone, "measure_total", watched)
-    monkeypatch.setattr(alone, "_with_rows", by_rows)
+    monkeypatch.setattr(alone, "_with_enough_rows", by_rows)
 
     def run(kind: type[Curator], tables: Any, tape: Tape) -> tuple[Any, Curator]:
         outcome, curator = per_table_on(BruteEngine(schema, tables), kind, tape)

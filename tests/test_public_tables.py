@@ -295,7 +295,7 @@ def test_nothing_is_foreseen_of_tables_that_share_nothing_or_are_too_large(monke
     workload = Workload.marginals(schema, PAIRS)
     assert public_errors(schema, workload, tables)
     with monkeypatch.context() as patched:
-        patched.setattr(beside_module, "MOST_CELLS", 50 * 8 - 1)
+        patched.setattr(beside_module, "PARTNER_CELLS", 50 * 8 - 1)
         assert public_errors(schema, workload, tables) == {}
     apart = dj.Schema(
         (schema.tables[0], dj.Table(name="s", attributes=("c",), private=False)),

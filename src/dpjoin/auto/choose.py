@@ -23,7 +23,7 @@ from dpjoin.methods.look import Look, closer_look, first_look
 from dpjoin.methods.method import Method, Outcome, Stage
 from dpjoin.methods.per_table import PER_TABLE
 from dpjoin.methods.public_partners import public_partner_errors
-from dpjoin.methods.remainder import Remainder, joinable, laplace_remainder, remainders, after_look_budget
+from dpjoin.methods.remainder import Remainder, after_look_budget, joinable, laplace_remainder, remainders
 from dpjoin.paper.alg1_two_table import SINGLE_TABLE, TWO_TABLE
 from dpjoin.paper.alg3_multi_table import MULTI_TABLE
 from dpjoin.privacy.accounting import Budget, Split
