@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
-from dpjoin.auto import registry as methods
 from dpjoin.auto.choose import auto_shares, auto_tight
 from dpjoin.auto.plan import check_feasible, layout, plan
 from dpjoin.auto.registry import METHODS as ALL_METHODS

@@ -356,4 +356,4 @@ def test_the_plan_says_how_it_is_released(method: str) -> None:
     found = plan(spec)
     assert sum(stage.share for stage in found.stages) == pytest.approx(1)
     assert {stage.mechanism for stage in found.stages} == {"discrete Laplace"}
-    assert ("alone" in found.why) == (method == "auto")
+    assert ("by itself" in found.why) == (method == "auto")
