@@ -231,7 +231,8 @@ def test_hard_families_lie_between_their_bounds(profile: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "method"), [("tight", "uniformize"), ("paper", "uniformize"), ("tight", "hierarchical")]
+    ("profile", "method"),
+    [("tight", "uniformize"), ("paper", "uniformize"), ("tight", "hierarchical"), ("paper", "hierarchical")],
 )
 def test_partitioned_releases_lie_between_their_bounds(profile: str, method: str) -> None:
     """Theorem 4.4 and C.2 with constants, on a family with two levels."""

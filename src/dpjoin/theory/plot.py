@@ -24,9 +24,6 @@ class Panel:
     series: list[tuple[str, str, str, Points]] = field(default_factory=list)
     """(name, colour, "line" | "dash" | "dots", points)."""
 
-    def add(self, name: str, colour: str, style: str, points: Points) -> None:
-        self.series.append((name, colour, style, points))
-
     def draw(self) -> list[str]:
         """SVG elements, in a box that begins at the origin."""
         values = [p for *_, points in self.series for p in points if p[0] > 0 and p[1] > 0]
@@ -43,9 +40,8 @@ class Panel:
             _, y = at(1, value)
             out += [f'<path d="M{LEFT} {y:.1f}h{WIDTH}" {GRID}/>', text(LEFT - 6, y + 4, f"{value:g}", "end")]
         out.append(f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
-        middle = TOP + HEIGHT / 2
         out.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 36, self.across))
-        out.append(f'<g transform="rotate(-90 {LEFT - 64} {middle})">{text(LEFT - 64, middle, self.up)}</g>')
+        out.append(f'<g transform="translate(24 {TOP + HEIGHT / 2}) rotate(-90)">{text(0, 0, self.up)}</g>')
         for number, (name, colour, style, points) in enumerate(self.series):
             places = [at(x, y) for x, y in points if x > 0 and y > 0]
             row = TOP + HEIGHT + 58 + 17 * number

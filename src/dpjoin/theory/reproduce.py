@@ -83,6 +83,13 @@ def slope(points: Points) -> tuple[float, float]:
     return float(fit.slope), float(fit.stderr * stats.t.ppf(0.975, max(1, len(points) - 2)))
 
 
+def local_slopes(points: Points) -> str:
+    """The same between neighbouring x, of medians: a power law has them all alike."""
+    across = sorted({x for x, _ in points})
+    up = [median(y for at, y in points if at == x) for x in across]
+    return ", ".join(f"{s:+.1f}" for s in np.diff(np.log(up)) / np.diff(np.log(across)))
+
+
 def supposed(shape: str, keys: int, degree: int) -> Facts:
     """The statistics of `hard.uniform`, without rows."""
     m, schema = len(hard.SHAPES[shape]), hard.shape_schema(shape, {})
@@ -93,7 +100,7 @@ def supposed(shape: str, keys: int, degree: int) -> Facts:
 def exponents(shape: str, parameters: Sequence[str], runs: int, most: int) -> Found:
     """Errors against several parameters."""
     found = [varied(shape, p, runs, most) for p in parameters]
-    head = "join | parameter | exponent | theorem here | `paper` | `tight`"
+    head = "join | parameter | exponent | theorem here | `paper` | step by step | `tight` | step by step"
     return markdown(f"Exponents, {shape}", head, [row for row, _ in found]), [panel for _, panel in found]
 
 
@@ -118,11 +125,12 @@ def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str],
             points[p] += [(x, error) for error in case.errors(runs, budget=budget, profile=p)]
     fits = {name: slope(found) for name, found in points.items()}
     words = {p: "{:+.2f} ± {:.2f}".format(*fits[p]) for p in PROFILES}
-    row = [shape, parameter, f"{exponent:+.2f}", f"{fits['theorem, constant 1'][0]:+.2f}", *words.values()]
+    row = [shape, parameter, f"{exponent:+.2f}", f"{fits['theorem, constant 1'][0]:+.2f}"]
+    row += [cell for p in PROFILES for cell in (words[p], local_slopes(points[p]))]
     panel = Panel(f"{shape}: error against {parameter}", parameter, "largest error, in join results")
-    panel.add("theorem, constant 1", "grey", "dash", points["theorem, constant 1"])
+    panel.series.append(("theorem, constant 1", "grey", "dash", points["theorem, constant 1"]))
     for p, colour in PROFILES.items():
-        panel.add(f"{p}: slope {words[p]}", colour, "dots", points[p])
+        panel.series.append((f"{p}: slope {words[p]}", colour, "dots", points[p]))
     return row, panel
 
 
@@ -137,7 +145,7 @@ def speaking(shapes: Sequence[str]) -> Found:
         rows.append([shape])
         for name, of in bounds.items():
             points = [(known.rows, bound / known.join_size) for known, bound in zip(sizes, of, strict=True)]
-            panels[-1].add(name, PROFILES.get(name, "grey"), "line", points)
+            panels[-1].series.append((name, PROFILES.get(name, "grey"), "line", points))
             rows[-1].append(next((f"{n:.1e}" for n, share in points if share < 0.5), "never"))
     head = "join | theorem, constant 1 | `paper`, proved | `tight`, proved"
     return markdown("From which n on bounds are below half of the join", head, rows), panels
@@ -158,7 +166,7 @@ def gap(powers: Sequence[int], runs: int) -> Found:
         rows.append([f"{v:,}" for v in (k, known.rows, known.join_size)] + [f"{r[-1][1]:.2f}" for r in ratios.values()])
     panel = Panel("Example 4.2: error of Uniformize / TwoTable", "k", "ratio")
     for name, points in ratios.items():
-        panel.add(name, PROFILES.get(name, "grey"), "line", points)
+        panel.series.append((name, PROFILES.get(name, "grey"), "line", points))
     return markdown("Example 4.2, Uniformize / TwoTable", "k | n | OUT | theorem | `paper` | `tight`", rows), [panel]
 
 
@@ -168,9 +176,8 @@ def attacks(sizes: Sequence[int], runs: int) -> Found:
     ideas = {"first idea": flawed.idea_one, "second idea": flawed.idea_two}
     found = {name: [(n, flawed.success(idea, n, BUDGET, runs)) for n in sizes] for name, idea in ideas.items()}
     panel = Panel("Attacks on the flawed ideas", "n", "share of right guesses")
-    for (name, points), colour in zip(found.items(), ("red", "orange"), strict=True):
-        panel.add(name, colour, "line", points)
-    panel.add(f"(1, 1e-6) allows {most:.3f}", "grey", "dash", [(n, most) for n in sizes])
+    panel.series += [(name, "orange" if "second" in name else "red", "line", points) for name, points in found.items()]
+    panel.series.append((f"(1, 1e-6) allows {most:.3f}", "grey", "dash", [(n, most) for n in sizes]))
     rows = [[str(n), *(f"{p[i][1]:.3f}" for p in found.values()), f"{most:.3f}"] for i, n in enumerate(sizes)]
     return markdown("Attacks: share of right guesses", "n | first idea | second idea | allowed", rows), [panel]
 
@@ -223,7 +230,7 @@ def timing(sizes: Sequence[int], runs: int) -> Found:
                 started = time.perf_counter()
                 dj.release(*given, method="two_table", profile=p)
                 points.append((instance.rows, time.perf_counter() - started))
-        panel.add(p, colour, "dots", points)
+        panel.series.append((p, colour, "dots", points))
         rows.append([p, "{:+.2f} ± {:.2f}".format(*slope(points)), f"{points[-1][1]:.2f}"])
     return markdown("Time", "profile | slope | seconds at the largest n", rows), [panel]
 
@@ -242,9 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, default=Path("docs/figures"), help="folder for figures and tables")
     options = parser.parse_args(arguments)
     quick, runs = options.quick, 1 if options.quick else 7
-    found = {"two_table": exponents("two_table", ["n"] if quick else list(VARIED), runs, 2 if quick else 5)}
-    for shape in () if quick else ("star", "path", "triangle"):
-        found[shape] = exponents(shape, ("n", "Δ", "ε"), runs, 5)
+    three = () if quick else ("star", "path", "triangle")
+    kinds = {"two_table": ["n"] if quick else list(VARIED), **{shape: ["n", "Δ", "ε"] for shape in three}}
+    found = {shape: exponents(shape, of, runs, 2 if quick else 5) for shape, of in kinds.items()}
     found["bounds"] = speaking(("two_table", "star"))
     found["gap"] = gap((3,) if quick else (4, 6, 8), runs)
     found["attacks"] = attacks((10, 30) if quick else (10, 20, 30, 50, 100, 200, 500), 20 if quick else 400)
