@@ -49,7 +49,7 @@ def _tables(
         dj.Attribute(name=x, range=(0, keys - 1)) if declared else dj.Attribute(name=x, key=True) for x in letters
     ]
     domains += [dj.Attribute(name=f"{name}0", range=(0, 4)) for name in names]
-    return dj.Schema(tuple(made), tuple(domains)), tables
+    return dj.Schema(tuple(made), tuple(domains), options.get("unit", ())), tables
 
 
 def _marginals(method: str, profile: str, *shapes: str, **options: Any) -> Callable[[], Case]:
@@ -104,6 +104,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "enforced bounds": _marginals("two_table", "tight", *PAIR, **ENFORCED, skew=0.3),
     "auto public": _marginals("auto", "tight", *PAIR, s={"private": False}),
     "auto star public": _marginals("auto", "tight", *STAR, t={"private": False}),
+    "clipped pair": _marginals("clipped", "tight", *PAIR),
+    "clipped person": _marginals("auto", "tight", *STAR, unit=("A",)),
     "per_table declared star": _marginals("per_table", "tight", *STAR, declared=True, keys=12),
 }
 

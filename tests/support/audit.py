@@ -151,7 +151,7 @@ def overpaid(curator: Replayer) -> list[str]:
     for stage in dict.fromkeys(part.stage for part in ledger.parts):
         parts = tuple(part for part in ledger.parts if part.stage == stage)
         names = {part.name for part in parts}
-        only = Ledger(ledger.composition, tuple(e for e in ledger.events if e.part in names), parts)
+        only = Ledger(ledger.composition, tuple(e for e in ledger.events if e.part in names), parts, owner=ledger.owner)
         paid = [(e, squared) for e, squared in moved if e.part in names]
         found += [f"participation: stage {stage!r}: {problem}" for problem in _overpaid(only, paid)]
     return found

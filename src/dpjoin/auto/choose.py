@@ -18,6 +18,7 @@ from dpjoin.engine.interface import Engine
 from dpjoin.measure.progress import Progress
 from dpjoin.methods.as_one import as_one_name
 from dpjoin.methods.capped import CAPPED, CappedShares, capped_noise_level, capped_stages, check_capped, split_capped
+from dpjoin.methods.clipped import CLIPPED, measure_owners, split_clipped
 from dpjoin.methods.heavy_light import HEAVY_LIGHT, is_declared
 from dpjoin.methods.look import Look, closer_look, first_look
 from dpjoin.methods.method import Method, Outcome, Stage
@@ -26,7 +27,7 @@ from dpjoin.methods.public_partners import public_partner_errors
 from dpjoin.methods.remainder import Remainder, after_look_budget, joinable, laplace_remainder, remainders
 from dpjoin.paper.alg1_two_table import SINGLE_TABLE, TWO_TABLE
 from dpjoin.paper.alg3_multi_table import MULTI_TABLE
-from dpjoin.privacy.accounting import Budget, Split
+from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public
 from dpjoin.privacy.public_tables import public_counts
@@ -38,6 +39,9 @@ AS_ONE = {m.name: m for m in (SINGLE_TABLE, TWO_TABLE, MULTI_TABLE)}
 
 def method_without_look(schema: Schema, profile: str) -> Method:
     """What `auto` stands for on this join: the join as one table where there is nothing to cap, else a look."""
+    if schema.unit:
+        as_one = AS_ONE[as_one_name(schema)]
+        return next((m for m in (CLIPPED, as_one, PER_TABLE) if m.serves(schema)), CLIPPED)
     looks = profile == "tight" and len(schema.tables) > 1 and AUTO.serves(schema)
     return AUTO if looks else AS_ONE[as_one_name(schema)]
 
@@ -69,6 +73,9 @@ class AutoShares:
     methods: Mapping[str, tuple[Method, object]]
     """The methods that serve, with their shares of what the look leaves."""
 
+    owners: Concentrated
+    """For the histogram of owners, where clipping serves and rho is not to be exchanged."""
+
     @property
     def split(self) -> Split:
         return self.capped.split
@@ -76,12 +83,12 @@ class AutoShares:
 
 def auto_shares(budget: Budget, schema: Schema) -> AutoShares:
     """Split a budget; delta is set aside where a noisy bound or listed degrees may need it."""
-    serving = [m for m in (AS_ONE[as_one_name(schema)], CAPPED, HEAVY_LIGHT, PER_TABLE) if m.serves(schema)]
+    serving = [m for m in (AS_ONE[as_one_name(schema)], CAPPED, CLIPPED, HEAVY_LIGHT, PER_TABLE) if m.serves(schema)]
     lists = HEAVY_LIGHT in serving and not is_declared(schema)
     aside = budget.exact.delta * constants.AUTO_DELTA if lists or not bound_is_public(schema) else Fraction(0)
     split = Split(budget=budget, truncation_delta=aside)
     methods = {m.name: (m, m.split_after_look(split, schema)) for m in serving if m.split_after_look is not None}
-    return AutoShares(split_capped(split, schema), methods)
+    return AutoShares(split_capped(split, schema), methods, split_clipped(split, schema).owners)
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,8 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
         found = early_forecasts(look, shares)
     if not found:
         look = closer_look(curator, workload, shares.capped.look, look)
+        if CLIPPED.name in shares.methods and not curator.options:
+            look = replace(look, owners=measure_owners(curator, shares.owners))
         found = [f for left in remainders(curator, workload) for f in forecasts(look, left, shares)]
     progress("look", 1, 1)
     best = least(found)

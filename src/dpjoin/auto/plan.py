@@ -16,6 +16,7 @@ from dpjoin.model.triangulate import tree_of
 from dpjoin.paper.alg4_uniformize import Bucket, degree_buckets
 from dpjoin.privacy.accounting import Budget
 from dpjoin.spec.hypergraph import describe_join, drawing, join_class
+from dpjoin.spec.persons import protects
 from dpjoin.spec.schema import Schema, describe_bounds
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import Group, Workload
@@ -62,6 +63,8 @@ class Plan:
     profile: str
     epsilon: float
     delta: float
+    protects: str
+    """Who cannot be told apart."""
     attributes: tuple[str, ...]
     cells: int
     model: str
@@ -195,6 +198,7 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         profile=spec.profile,
         epsilon=budget.epsilon,
         delta=budget.delta,
+        protects=protects(schema),
         attributes=workload.attributes,
         cells=workload.cells,
         model=kept.words,

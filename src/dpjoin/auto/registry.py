@@ -11,9 +11,11 @@ from dpjoin.errors import SpecError
 from dpjoin.measure.join import DENSE_CELLS
 from dpjoin.measure.progress import Progress
 from dpjoin.methods.capped import CAPPED
+from dpjoin.methods.clipped import CLIPPED
 from dpjoin.methods.heavy_light import HEAVY_LIGHT
 from dpjoin.methods.method import Method, Outcome
 from dpjoin.methods.per_table import PER_TABLE
+from dpjoin.methods.persons import refuse_persons
 from dpjoin.paper.alg4_uniformize import UNIFORMIZE
 from dpjoin.paper.alg6_partition_hierarchical import HIERARCHICAL
 from dpjoin.privacy.accounting import Budget, Split
@@ -22,7 +24,9 @@ from dpjoin.privacy.public_tables import public_links, with_public_bounds
 from dpjoin.spec.schema import DegreeBound, Schema, with_caps
 from dpjoin.spec.workload import Workload
 
-METHODS = {m.name: m for m in (AUTO, CAPPED, HEAVY_LIGHT, PER_TABLE, *AS_ONE.values(), UNIFORMIZE, HIERARCHICAL)}
+METHODS = {
+    m.name: m for m in (AUTO, CAPPED, CLIPPED, HEAVY_LIGHT, PER_TABLE, *AS_ONE.values(), UNIFORMIZE, HIERARCHICAL)
+}
 PAPER_CELLS = 2**24
 """Of multiplicative weights on one table of all cells: a round touches few of them, and three tables fit in 500 MB."""
 
@@ -31,6 +35,8 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: W
     """The method that a spec's choice stands for on this join; SpecError if it cannot serve it, or the workload."""
     bounded = as_if_read(schema)
     method = method_without_look(bounded, profile) if name == "auto" else METHODS[name]
+    if profile == "paper" or method not in (CLIPPED, PER_TABLE, *AS_ONE.values()):
+        refuse_persons(schema, f"method {method.name!r} with the profile {profile!r}")
     method.check(bounded if method.reads_public_bounds and profile == "tight" else schema, None)
     if profile == "paper" and method.paper is None:
         raise SpecError(f"method {method.name!r} must have the profile tight; the paper has no such method")

@@ -97,7 +97,7 @@ def show_plan(plan: Plan) -> None:
     facts = {
         "join": plan.join if plan.join_class in plan.join else f"{plan.join} ({plan.join_class})",
         "method": f"{plan.method} ({plan.profile}): {plan.why}",
-        "guarantee": f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for one row of one private table",
+        "guarantee": f"epsilon {plan.epsilon:g}, delta {plan.delta:g}, for {plan.protects}",
         "model": f"{plan.cells:,} cells over {', '.join(plan.attributes) or 'nothing but the join size'}",
         "kept as": plan.model,
         "memory": f"about {memory_text(plan.memory)} for the model, besides the tables",

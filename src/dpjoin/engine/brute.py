@@ -133,7 +133,7 @@ class BruteEngine:
         """The table's rows whose rank in each of their groups is within the limit."""
         schema, rows = self._schema, self._exact_rows[name]
         attributes = schema.table(name).attributes
-        joins = [a for a in schema.join_attributes if a in attributes]
+        joins = [a for a in schema.compared_attributes if a in attributes]
         coded = [a for a in schema.queryable if a in attributes and a not in joins]
         copies: Counter[tuple[object, ...]] = Counter()
         places = []
@@ -200,7 +200,7 @@ def _kept_rows(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str,
     """The public rule: a row needs a code for every domain and a value for every join attribute."""
     table = schema.table(name)
     domains = {a: schema.attribute(a) for a in table.attributes if not schema.attribute(a).key}
-    joins = [a for a in table.attributes if a in schema.join_attributes]
+    joins = [a for a in table.attributes if a in schema.compared_attributes]
     kept = []
     for row in rows:
         values = {a: row.get(table.column(a)) for a in table.attributes}
@@ -234,7 +234,7 @@ def _seen(schema: Schema, table: Table, row: Mapping[str, object]) -> str:
     fields = []
     for a in table.attributes:
         value = row[a]
-        if a in schema.join_attributes:
+        if a in schema.compared_attributes:
             fields.append(_text(int(value) if isinstance(value, bool) else value))
         elif a in bounded:
             fields.append(_text(value))

@@ -12,7 +12,7 @@ from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 def joins_of(schema: Schema, table: str) -> Scope:
     """The attributes that a table shares with others, in the order of the schema."""
     attributes = schema.table(table).attributes
-    return tuple(a for a in schema.join_attributes if a in attributes)
+    return tuple(a for a in schema.compared_attributes if a in attributes)
 
 
 def check_rules(schema: Schema, rules: Mapping[str, Rules]) -> None:

@@ -106,7 +106,7 @@ class LocalEngine:
 
     def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> LocalEngine:
         schema = checks.alone_schema(self._schema, table, by, values, keep)
-        readable = (*self._touched, *self._schema.join_attributes)
+        readable = (*self._touched, *self._schema.compared_attributes)
         for a in keep:
             if a not in readable:
                 raise SpecError(

@@ -240,7 +240,7 @@ def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
         for name in table.attributes:
             column = opened[table.name].column(table.column(name))
             attribute = schema.attribute(name)
-            joins = name in schema.join_attributes
+            joins = name in schema.compared_attributes
             if not attribute.key:
                 _check_type(opened[table.name], column, attribute)
             elif column.kind == "nested" and (joins or any(name in bound.attributes for bound in table.bounds)):
@@ -249,7 +249,7 @@ def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
                     f"table {table.name!r}: column {column.name!r} has type {column.type}, which {use}; "
                     "use a column of plain values"
                 )
-    for name in schema.join_attributes:
+    for name in schema.compared_attributes:
         tables = schema.tables_with(name)
         holders = [(t, opened[t].column(schema.table(t).column(name))) for t in tables]
         for (t1, c1), (t2, c2) in itertools.combinations(holders, 2):

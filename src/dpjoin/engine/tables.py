@@ -37,7 +37,7 @@ _CELL = "cell"
 def keys_of(schema: Schema, table: str | None = None) -> list[Scope]:
     """The keys of the join, or of one of its tables: join attributes that the same tables share."""
     found: dict[Scope, list[str]] = {}
-    for a in schema.join_attributes if table is None else joins_of(schema, table):
+    for a in schema.compared_attributes if table is None else joins_of(schema, table):
         found.setdefault(schema.tables_with(a), []).append(a)
     return list(map(tuple, found.values()))
 
@@ -211,7 +211,7 @@ class Tables:
 
     def _placed(self, scope: Scope) -> dict[str, Scope]:
         """Which table looks at which attributes of the scope, as few tables as it takes."""
-        joins = self._schema.join_attributes
+        joins = self._schema.compared_attributes
         at = {a: self._schema.owner(a) for a in scope if a not in joins}
         for a in scope:
             if a in joins:

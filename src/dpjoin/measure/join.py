@@ -13,7 +13,7 @@ from dpjoin.measure.large_domains import measure_all_laplace, measure_chosen
 from dpjoin.measure.marginals import Fitted, measure_marginals
 from dpjoin.measure.product_queries import measure_products, prospect, run_rounds
 from dpjoin.measure.progress import Progress
-from dpjoin.measure.shares import round_down
+from dpjoin.measure.shares import results_of, round_down
 from dpjoin.measure.totals import NoisyTotal, measure_total
 from dpjoin.model.clear_cells import keep_clear_cells
 from dpjoin.model.ensemble import ensemble
@@ -74,7 +74,11 @@ def measure_join(
     products = varying_products(workload)
     cliques = clique_scopes(workload.groups)
     domain = domain_of(workload)
-    ways = prospect(products, total=noisy_total, bound=bound.value, rho=rho, cells=workload.cells) if products else None
+    ways = (
+        prospect(products, total=noisy_total, bound=results_of(curator, bound), rho=rho, cells=workload.cells)
+        if products
+        else None
+    )
     if products and ways is not None and ways.best == "histogram":
         union = workload.schema.in_order(a for g in products for a in g.scope)
         cliques = [c for c in cliques if not set(c) <= set(union)] + [union]

@@ -45,7 +45,7 @@ class Prospect:
         return min(ways, key=ways.__getitem__)
 
 
-def prospect(groups: Sequence[Products], *, total: float, bound: int, rho: Fraction, cells: int) -> Prospect:
+def prospect(groups: Sequence[Products], *, total: float, bound: float, rho: Fraction, cells: int) -> Prospect:
     """Predict the largest error of each way, from public numbers."""
     queries = sum(len(g) for g in groups)
     budget = float(rho)
@@ -114,10 +114,10 @@ def run_rounds(
         progress("rounds", done, count)
         cost = each if done < count - 1 else rho - each * (count - 1)
         select = round_down(cost * constants.SELECT_SHARE)
-        model = [_centred_answers(current, group) for group in groups]
+        model = [_centred_answers(current, group, curator.unit) for group in groups]
         g, i = curator.worst_query(groups, model, bound, Concentrated(select))
         noisy, variance = log.measure(curator, g, i, bound, cost - select)
-        guess = float(model[g][i]) * float(groups[g].unit) / 2
+        guess = float(model[g][i]) * float(groups[g].unit * curator.unit) / 2
         low, high = weight_ranges(groups[g]).of(i)
         width = (high - low) * float(groups[g].unit) / 2
         misses.append(math.sqrt(max(0.0, (noisy - guess) ** 2 - variance)) / width)
@@ -183,11 +183,11 @@ def _middle(group: Products, i: int) -> float:
     return (low + high) / 2 * float(group.unit)
 
 
-def _centred_answers(current: Fitted, group: Products) -> Numbers:
-    """The model's centred answers, rounded to the grid of half units: public whole numbers."""
+def _centred_answers(current: Fitted, group: Products, unit: Fraction) -> Numbers:
+    """The model's centred answers, rounded to the grid of half units of a count's unit: public whole numbers."""
     answers: FloatArray = np.asarray(group.apply(current.fit.marginal(group.scope)), dtype=np.float64)
     middles = weight_ranges(group).sum.astype(np.float64)
-    centred = np.rint(2 * answers - middles * current.fit.total)
+    centred = np.rint((2 * answers - middles * current.fit.total) / float(unit))
     if len(centred) and float(np.abs(centred).max()) < 2**60:
         return centred.astype(np.int64)
     return np.array([int(v) for v in centred], dtype=object)

@@ -30,6 +30,7 @@ from dpjoin.methods.method import (
     gaussian_only,
 )
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
+from dpjoin.methods.persons import check_results_known
 from dpjoin.methods.remainder import Remainder, exchanged
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.threads import one_blas_thread
@@ -43,6 +44,11 @@ from dpjoin.spec.workload import Workload
 def as_one_name(schema: Schema) -> str:
     """What a release of the join as one table is called."""
     return {1: "single_table", 2: "two_table"}.get(len(schema.tables), "multi_table")
+
+
+def check_as_one(schema: Schema, workload: Workload | None = None) -> None:
+    """Any join; to protect a person, its bound must be public."""
+    check_results_known(schema, as_one_name(schema))
 
 
 def why_as_one(schema: Schema) -> str:
@@ -156,7 +162,7 @@ def release_as_one(look: Look, left: Remainder, shares: TightShares, progress: P
 AS_ONE = Method(
     name="single_table",
     why=why_as_one,
-    check=lambda *_: None,
+    check=check_as_one,
     spendable=as_one_budget,
     split=as_one_shares,
     split_after_look=after_look_shares,

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import domain_of
+from dpjoin.methods.persons import refuse_replacement
 from dpjoin.model.terms import BoolArray, support_of
 from dpjoin.privacy.accounting import Approximate, Concentrated
 from dpjoin.privacy.curator import Curator
@@ -23,6 +24,7 @@ def common_attributes(schema: Schema) -> tuple[str, ...]:
 
 
 def check_common(schema: Schema, method: str = "uniformize") -> None:
+    refuse_replacement(schema, method)
     if len(schema.tables) < 2 or not common_attributes(schema):
         raise SpecError(
             f"method {method!r} must have an attribute that all tables share; "

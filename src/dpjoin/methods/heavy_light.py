@@ -54,6 +54,7 @@ from dpjoin.methods.look import (
 )
 from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
 from dpjoin.methods.noise_forecast import MEAN_DEVIATION, clear_share, fitted_noise, fitted_variance, size_noise
+from dpjoin.methods.persons import refuse_replacement
 from dpjoin.methods.remainder import Remainder, after_look_budget, remainders, rest_of
 from dpjoin.methods.table_models import (
     check_joinable,
@@ -85,6 +86,7 @@ TRIED_VALUES = 2**17
 
 
 def check_heavy_light(schema: Schema, workload: Workload | None = None) -> None:
+    refuse_replacement(schema, "heavy_light")
     check_common(schema, "heavy_light")
     if len(schema.private_tables) < len(schema.tables):
         raise SpecError("method 'heavy_light' must have private tables only; use method 'auto'")

@@ -19,6 +19,7 @@ from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.estimates import Left, likely_shares, likely_size
 from dpjoin.measure.join import varying_products
+from dpjoin.measure.owners import Owners
 from dpjoin.measure.ranks import (
     EDGES,
     aligned_size,
@@ -241,6 +242,8 @@ class Look:
     size: NoisyTotal
     levels: Levels | None = None
     """The sizes under several caps; None after a first look."""
+    owners: Owners | None = None
+    """Values of what all tables share by their join results; None where these were not counted."""
 
     @property
     def visible(self) -> bool:

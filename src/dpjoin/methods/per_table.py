@@ -35,6 +35,7 @@ from dpjoin.methods.correlated_degrees import (
 )
 from dpjoin.methods.look import Look, LookShares, closer_look, count_after_look, first_look, look_shares, place
 from dpjoin.methods.method import GAUSSIAN, LAPLACE, Method, Outcome, Stage
+from dpjoin.methods.persons import check_rows_known
 from dpjoin.methods.remainder import Remainder, exchanged, for_tables, laplace_remainder, remainders, rest_of
 from dpjoin.methods.table_models import check_joinable, kept_attributes, measure_tables, public_model
 from dpjoin.model.joined import Joined
@@ -42,6 +43,7 @@ from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public
+from dpjoin.privacy.owners import rows_per_owner
 from dpjoin.privacy.parts import OneTable
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
@@ -55,6 +57,7 @@ def check_per_table(schema: Schema, workload: Workload | None = None) -> None:
     if len(schema.tables) < 2:
         raise SpecError("method 'per_table' must have two or more tables; use auto")
     check_joinable(schema, schema.join_attributes, "per_table")
+    check_rows_known(schema, "per_table")
     if workload is None:
         return
     for table in schema.tables:
@@ -84,6 +87,8 @@ class PerTableShares:
 
 
 def per_table_shares(budget: Budget, schema: Schema) -> PerTableShares:
+    if schema.unit:  # who may have rows in every table: nothing is measured of single rows
+        return PerTableShares(Split(budget=budget), None, None)
     try:
         check_capped(schema)
     except SpecError:
@@ -223,13 +228,15 @@ def release_tables(look: Look, size: Size | None, progress: Progress) -> Outcome
     models = {t.name: public_model(curator.public_counts, workload, t.name) for t in schema.tables if not t.private}
     parts = {f"table {name}": OneTable(name, kept_attributes(workload, name, ())) for name in names}
     rest = rest_of(curator)
+    if schema.unit:  # a person pays in every table
+        rest = Concentrated(rest.rho / len(parts))
     single = dict(zip(names, curator.restrict("tables", parts, [rest] * len(parts)), strict=True))
     with one_blas_thread():
         found = measure_tables(workload, single, (), listed=False, progress=progress, by_rank=by_rank)
         models |= dict(zip(names, found, strict=True))
         joined = Joined(domain_of(workload), tuple(models[t.name] for t in schema.tables))
         strategy = "the private table" if len(names) == 1 else f"{len(names)} tables, each"
-        strategy += " with all that is left"
+        strategy += " with its share" if schema.unit else " with all that is left"
         if size is not None or joined.counted is not None:
             likely = likely_total(joined, size)
             joined = joined.resized(max(1.0, likely.noisy), likely.deviation)
@@ -237,7 +244,8 @@ def release_tables(look: Look, size: Size | None, progress: Progress) -> Outcome
         keys = key_degrees(schema, look.ranks, max(1.0, joined.total), public)
         worth = laplace_remainder(workload, rest.epsilon).one_table if rest.epsilon else rest.rho
         joined = unsure_of_shapes(joined, constants.HIDDEN_SHAPE * lost_to_noise(workload, keys, worth))
-    return Outcome(joined, 1, max(1, round(joined.total)), strategy)
+    most = max(rows_per_owner(schema).values(), default=1) if schema.unit else 1
+    return Outcome(joined, most, max(1, round(joined.total)), strategy)
 
 
 def unsure_of_shapes(joined: Joined, by: float) -> Joined:

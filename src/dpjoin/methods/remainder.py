@@ -81,6 +81,8 @@ def after_look_budget(budget: Budget, workload: Workload) -> Budget:
 
 def for_tables(budget: Budget, workload: Workload) -> Budget:
     """The same for single tables: if one is private, nothing is looked at first, and all may be Laplace. Public."""
+    if workload.schema.unit:
+        return gaussian_only(budget, workload)
     if len(workload.schema.private_tables) > 1:
         return after_look_budget(budget, workload)
     plain = gaussian_only(budget, workload)

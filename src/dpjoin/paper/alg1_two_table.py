@@ -10,7 +10,7 @@ from dataclasses import replace
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import domain_of
 from dpjoin.measure.progress import Progress
-from dpjoin.methods.as_one import AS_ONE
+from dpjoin.methods.as_one import AS_ONE, check_as_one
 from dpjoin.methods.method import ROUNDS, TRUNCATED_LAPLACE, Outcome, Stage
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.paper.alg2_pmw import pmw
@@ -23,6 +23,7 @@ from dpjoin.spec.workload import Workload
 
 
 def check_two(schema: Schema, workload: Workload | None = None) -> None:
+    check_as_one(schema)
     if len(schema.tables) != 2:
         raise SpecError(f"method 'two_table' must have two tables, not {len(schema.tables)}; use auto")
 

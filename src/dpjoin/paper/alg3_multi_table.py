@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpjoin.errors import SpecError
+from dpjoin.methods.as_one import check_as_one
 from dpjoin.paper.alg1_two_table import SINGLE_TABLE
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 
 
 def check_several(schema: Schema, workload: Workload | None = None) -> None:
+    check_as_one(schema)
     if len(schema.tables) < 2:
         raise SpecError("method 'multi_table' must have several tables; use auto for a single one")
 

@@ -24,6 +24,7 @@ from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import measure_total
 from dpjoin.methods.common_key import cells_of
 from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
+from dpjoin.methods.persons import refuse_replacement
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.paper.alg7_decompose import Kind, Known, fitting_buckets
 from dpjoin.paper.partition import MeasuredPart, measure_paper_parts, measure_parts, paper_stages
@@ -42,6 +43,7 @@ C = TypeVar("C", bound=Approximate | Concentrated)
 
 
 def check_hierarchical(schema: Schema, workload: Workload | None = None) -> None:
+    refuse_replacement(schema, "hierarchical")
     if len(schema.tables) < 2 or attribute_tree(schema) is None:
         raise SpecError(
             "method 'hierarchical' must have two or more tables, and attributes whose tables are nested or disjoint; "

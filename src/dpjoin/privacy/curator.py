@@ -260,6 +260,8 @@ class Curator:
         Without answers (then `attributes` says what values are of) buckets have no caps.
         """
         self._require_whole("labels are made")
+        if self._instance.replaced:
+            raise BudgetError("labels must be of rows that are added or removed; one replaced may change its bucket")
         name = CHECK.text(name, "a name of labels")
         degrees = CHECK.items(degrees, f"labels {name!r}: degrees")
         if any(not any(d is known for known in self._answered) for d in degrees):

@@ -38,7 +38,7 @@ from dpjoin.privacy.parts import OneTable, Rules
 from dpjoin.privacy.residual import Boundaries, residual_bound, residual_level
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
 from dpjoin.spec.persons import owner_of
-from dpjoin.spec.schema import DegreeBound, Schema, with_caps
+from dpjoin.spec.schema import REPLACE, DegreeBound, Schema, with_caps
 from dpjoin.spec.workload import Group
 
 RESIDUAL_STEPS = 16
@@ -46,7 +46,8 @@ RESIDUAL_STEPS = 16
 
 
 ROOT_TWO = Fraction(665857, 470832)
-"""Above √2 by a relative 10^-12, as its square shows."""
+ROOT_SIX = Fraction(4801, 1960)
+"""Above √2 and √6 by less than 10^-7, as their squares show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,8 @@ class Instance:
     """What labels and caps say about degrees, beside what the schema declares."""
     owner: tuple[str, ...] = ()
     """Who is protected, with all rows in all tables: the attributes that name an owner; none where a row is."""
+    replaced: bool = False
+    """Whether neighbours have one row, or one owner's rows, replaced by others, instead of added or removed."""
     rows_per_owner: Mapping[str, int] = field(default_factory=dict)
     clip: Clip | None = None
     """How join results of an owner count, where they are clipped."""
@@ -100,6 +103,7 @@ class Instance:
             schema=schema,
             open_engine=lambda: engine,
             owner=schema.unit,
+            replaced=schema.neighbours == REPLACE,
             rows_per_owner=rows_per_owner(schema),
             # An owner pushes out rows of its own only.
             pushed_out=0 if schema.unit else churn(schema),
@@ -263,13 +267,20 @@ class Instance:
 
     @property
     def rows_moved(self) -> int:
-        """How many rows of a table, and so values of degrees, one row more or less changes. Proof: P-62."""
-        return 1 + self.pushed_out
+        """How many rows of a table, and so values of degrees, one row changes. Proof: P-62, P-81."""
+        return (1 + self.pushed_out) * (2 if self.replaced else 1)
 
     @property
     def _rows(self) -> int:
-        """The same where rows that come and rows that go cannot add up. Proof: P-62."""
-        return self.rows_moved if self.scattered else max(1, self.pushed_out)
+        """The same where rows that come and rows that go cannot add up. Proof: P-62, P-81."""
+        rows = 1 + self.pushed_out if self.scattered else max(1, self.pushed_out)
+        return rows if self._one_sided or not self.replaced else 2 * rows
+
+    @property
+    def _one_sided(self) -> bool:
+        """Whether one row, or one owner, only adds join results, so that one for another moves no size by both."""
+        by_owner = self.clip is None or (self.owner and self._owners == 1)
+        return bool(by_owner and not self.pushed_out and not self.weights)
 
     def move_of_size(self, bound: Bound) -> int:
         """Of the join size. Proof: P-29."""
@@ -284,8 +295,10 @@ class Instance:
         elif self.weights:
             times, times_absolute = 1 if positive else 2, 2
         else:
-            times_absolute = self.rows_moved**2
+            times_absolute = (1 + self.pushed_out) ** 2
             times = 1 + self.pushed_out**2 if positive and not self.scattered else times_absolute
+        if self.replaced:
+            times, times_absolute = times * (2 if positive and self._one_sided else 4), 4 * times_absolute
         squares = squared_norm(group) * times, absolute_norm(group) ** 2 * times_absolute
         return Move(*(root_up(square * bound.value**2) for square in squares))
 
@@ -304,7 +317,10 @@ class Instance:
     def move_of_owners(self, clip_owner: tuple[str, ...]) -> Move:
         """Of the histogram of owners by join results. Proof: P-79."""
         owners = owners_per_row(self.schema, Clip(owner=clip_owner, limit=1))
-        return Move(1, 1) if self.owner and owners == 1 else Move(ROOT_TWO * owners, 2 * owners)
+        one = Move(1, 1) if self.owner and owners == 1 else Move(ROOT_TWO * owners, 2 * owners)
+        if not self.replaced:
+            return one
+        return Move(ROOT_TWO, 2) if one.absolute == 1 else Move(ROOT_SIX * owners, 4 * owners)
 
     @property
     def _owners(self) -> int:

@@ -14,6 +14,8 @@ from dpjoin.errors import BudgetError
 from dpjoin.spec.persons import one_owner_per_result, owner_of
 from dpjoin.spec.schema import Schema
 
+__all__ = ["Clip", "NoisyOwners", "check_removals", "owners_by_results", "owners_per_row", "rows_per_owner"]
+
 MOST_EDGES = 2**16
 
 

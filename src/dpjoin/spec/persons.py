@@ -98,11 +98,14 @@ def _check_table(schema: Schema, table: Table, unit: str) -> None:
 
 def protects(schema: Schema) -> str:
     """Who is protected, in words."""
+    replaced = schema.neighbours == "replace"
     if not schema.unit:
-        return "one row added to or removed from one private table"
+        row = "one row of one private table replaced by another"
+        return row if replaced else "one row added to or removed from one private table"
     tables = [t.name for t in schema.tables if t.private and t.owners is None]
     met = [f", or one row of {t.name}" for t in schema.tables if t.private and t.owners is not None]
-    return f"one {' and '.join(schema.unit)} with all rows in {', '.join(tables)}{''.join(met)}"
+    person = f"one {' and '.join(schema.unit)} with all rows in {', '.join(tables)}{''.join(met)}"
+    return f"{person}, replaced by another" if replaced else person
 
 
 def describe_owners(schema: Schema) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpjoin.errors import SpecError, suggest
-from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.schema import ADD, REPLACE, Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import Group, Kronecker, Workload, group_from_json, group_to_json
 
 PLACEHOLDER = "..."
@@ -28,7 +28,7 @@ ROW = "row"
 OWNED = ("owner", "owner_via", "owners", "max_rows")
 """What a table says about whose its rows are."""
 KEYS = {
-    "privacy": ("epsilon", "delta", "unit", "max_results"),
+    "privacy": ("epsilon", "delta", "unit", "max_results", "neighbours"),
     "release": ("method", "profile"),
     "tables": ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds", *OWNED),
     "attributes": ("values", "range", "bins", "key", "other"),
@@ -48,7 +48,9 @@ def schema_from_dict(data: Mapping[str, Any], attributes_of: Attributes | None =
     privacy = section(data, "privacy")
     unit = _unit(privacy.get("unit", ROW), list(declared))
     found = [_table(name, section(tables, name, "tables."), list(declared), attributes_of, unit) for name in tables]
-    return Schema(tuple(found), attributes, unit, _limit(privacy, "max_results", "privacy."))
+    neighbours = privacy.get("neighbours", ADD)
+    check_choice("privacy.neighbours", neighbours, (ADD, REPLACE))
+    return Schema(tuple(found), attributes, unit, _limit(privacy, "max_results", "privacy."), neighbours)
 
 
 def schema_to_dict(schema: Schema) -> dict[str, Any]:
@@ -69,7 +71,8 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         lists = {"values": a.values, "range": a.range, "bins": bins}
         attributes[a.name] = {key: list(v) for key, v in lists.items() if v is not None}
         attributes[a.name] |= {key: True for key in ("key", "other") if getattr(a, key)}
-    asked = {"unit": list(schema.unit), "max_results": schema.max_results}
+    asked: dict[str, Any] = {"unit": list(schema.unit), "max_results": schema.max_results}
+    asked |= {"neighbours": schema.neighbours} if schema.neighbours != ADD else {}
     privacy = {key: value for key, value in asked.items() if value}
     return {"tables": tables, "attributes": attributes} | ({"privacy": privacy} if privacy else {})
 

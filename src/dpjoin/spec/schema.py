@@ -25,6 +25,8 @@ from dpjoin.spec.persons import check_unit
 
 Value = str | int | bool
 OTHER = "other"
+ADD, REPLACE = "add", "replace"
+"""How neighbours differ: one row, or one owner's rows, are added or removed, or they are replaced by others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,11 +258,15 @@ class Schema:
     """Whose rows are protected together: the attributes that name an owner; none where every row is by itself."""
     max_results: int | None = None
     """At most about so many join results of an owner count; None: a noisy histogram of owners decides."""
+    neighbours: str = ADD
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", names(self.unit, "the unit of privacy"))
         most = self.max_results
         object.__setattr__(self, "max_results", most if most is None else whole(most, "max_results", least=1))
+        object.__setattr__(self, "neighbours", text(self.neighbours, "neighbours"))
+        if self.neighbours not in (ADD, REPLACE):
+            raise SpecError(f"neighbours ({self.neighbours!r}) must be {ADD!r} or {REPLACE!r}")
         tables, attributes = items(self.tables, "tables"), items(self.attributes, "attributes")
         object.__setattr__(self, "tables", tuple(instance(t, Table, "a table of the schema") for t in tables))
         declared = tuple(instance(a, Attribute, "an attribute of the schema") for a in attributes)
@@ -285,9 +291,14 @@ class Schema:
 
     @property
     def join_attributes(self) -> tuple[str, ...]:
-        """The attributes that are compared as they are: those that several tables share, and those of owners."""
-        owners = {*self.unit, *(a for t in self.tables for a in t.owner)}
-        return tuple(a.name for a in self.attributes if len(self.tables_with(a.name)) > 1 or a.name in owners)
+        """The attributes that several tables share."""
+        return tuple(a.name for a in self.attributes if len(self.tables_with(a.name)) > 1)
+
+    @property
+    def compared_attributes(self) -> tuple[str, ...]:
+        """The attributes whose values are compared as they are: those that tables join on, and those of owners."""
+        owners = {*self.join_attributes, *self.unit, *(a for t in self.tables for a in t.owner)}
+        return self.in_order(owners)
 
     @property
     def queryable(self) -> tuple[str, ...]:

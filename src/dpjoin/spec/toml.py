@@ -31,6 +31,7 @@ from dpjoin.spec.workload import Workload
 METHODS = (
     "auto",
     "capped",
+    "clipped",
     "heavy_light",
     "per_table",
     "uniformize",

@@ -1,0 +1,188 @@
+"""Clipped: join results of each owner count less, the more there are; what is left is released as one join.
+
+With n join results each counts T/n of one, so that an owner counts T at most. An owner is the person that is protected,
+or any value of what all private tables share. A person then moves the join size, and every marginal, by at most T,
+whatever the shape of the join; with steeper weights beyond 3.4·T so does a row (P-78). There is no noisy bound, no
+shift and no cap of any table. Where to clip is decided by a noisy histogram of owners by their join results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpjoin import constants
+from dpjoin.errors import SpecError
+from dpjoin.measure.join import measure_join
+from dpjoin.measure.owners import Owners, owners_told
+from dpjoin.measure.progress import Progress
+from dpjoin.measure.ranks import EDGES
+from dpjoin.measure.shares import round_down
+from dpjoin.measure.totals import NoisyTotal, measure_total
+from dpjoin.methods.capped import grown
+from dpjoin.methods.look import Look
+from dpjoin.methods.method import GAUSSIAN, Method, NoiseLevel, Outcome, Stage
+from dpjoin.methods.noise_forecast import fitted_noise, size_noise
+from dpjoin.methods.remainder import Remainder
+from dpjoin.model.threads import one_blas_thread
+from dpjoin.privacy.accounting import Budget, Concentrated, Split
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.owners import Clip
+from dpjoin.spec.persons import one_owner_per_result
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.workload import Workload
+
+
+def owner_of_results(schema: Schema) -> tuple[str, ...]:
+    """Whose join results are clipped: the person's that is protected, or a value's of what all private tables share."""
+    if schema.unit:
+        return schema.unit
+    private = [set(t.attributes) for t in schema.tables if t.private]
+    return schema.in_order(set.intersection(*private) & set(schema.join_attributes))
+
+
+def check_clipped(schema: Schema, workload: Workload | None = None) -> None:
+    if schema.unit:
+        if not one_owner_per_result(schema):
+            raise SpecError(
+                f"method 'clipped' must find the {' and '.join(schema.unit)} of every private row in the join: name it "
+                "in the attributes of each private table, or give it owner_via"
+            )
+        return
+    if len(schema.private_tables) < 2 or not owner_of_results(schema):
+        raise SpecError("method 'clipped' must have two or more private tables that all share a key; use auto")
+    if any(t.private and t.enforce and t.bounds for t in schema.tables):
+        raise SpecError(
+            "method 'clipped' must have no enforced bounds; remove bounds = \"enforce\", or use multi_table"
+        )
+
+
+@dataclass(frozen=True)
+class ClippedShares:
+    """The split: owners by join results, the join size; the rest is for queries."""
+
+    split: Split
+    owners: Concentrated
+    count: Concentrated
+
+
+def clipped_shares(budget: Budget, schema: Schema) -> ClippedShares:
+    return split_clipped(Split(budget=budget), schema)
+
+
+def split_clipped(split: Split, schema: Schema) -> ClippedShares:
+    owners = Concentrated(Fraction(0) if schema.max_results else round_down(split.rho * constants.RANKS_SHARE))
+    return ClippedShares(split, owners, Concentrated(round_down((split.rho - owners.rho) * constants.COUNT_SHARE)))
+
+
+def measure_owners(curator: Curator, cost: Concentrated) -> Owners:
+    """Owners by their join results."""
+    return owners_told(curator.noisy_owners(owner_of_results(curator.schema), EDGES, cost))
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """Where to clip, how many join results that loses, and the error to expect, in join results."""
+
+    clip: Clip
+    lost: NoisyTotal
+    error: float
+
+
+def best_clipping(workload: Workload, owners: Owners, rho: Fraction) -> Clipping:
+    """The limit with the least noise and loss together: a function of noisy numbers alone."""
+    schema = workload.schema
+    owner = owner_of_results(schema)
+    counts = constants.LOST_ASKED if set(owner) & set(workload.attributes) else constants.LOST
+
+    def at(limit: int) -> Clipping:
+        clip = Clip(owner=owner, limit=limit, steep=not schema.unit)
+        lost = owners.lost(clip)
+        noise = fitted_noise(workload, bound=limit, size=owners.size, rho=rho) + size_noise(limit, rho)
+        return Clipping(clip, lost, noise + counts * lost.noisy)
+
+    return min(map(at, owners.limits), key=lambda found: found.error)
+
+
+def clipped_tight(curator: Curator, workload: Workload, shares: ClippedShares, progress: Progress) -> Outcome:
+    """The `tight` profile: owners, a limit, the join. Spends the whole budget."""
+    schema = curator.schema
+    if schema.max_results is not None:
+        clip = Clip(owner=owner_of_results(schema), limit=schema.max_results, steep=not schema.unit)
+        return release_clipping(curator, workload, Clipping(clip, NoisyTotal(0.0, 1.0), 0.0), shares.count, progress)
+    progress("owners", 0, 1)
+    owners = measure_owners(curator, shares.owners)
+    progress("owners", 1, 1)
+    best = best_clipping(workload, owners, curator.rho_left)
+    return release_clipping(curator, workload, best, shares.count, progress)
+
+
+def release_clipping(
+    curator: Curator, workload: Workload, best: Clipping, count: Concentrated, progress: Progress
+) -> Outcome:
+    """Measure the clipped join, and make up for what was lost of its size."""
+    clipped = curator.clipped(best.clip)
+    bound = clipped.public_bound()
+    assert bound is not None, "a clip bounds what is moved"
+    with one_blas_thread():
+        total = measure_total(clipped, bound, count)
+        model, strategy = measure_join(clipped, workload, bound, total, progress)
+    model = grown(model, best.lost)
+    owner, limit = " and ".join(best.clip.owner), best.clip.limit
+    how = f"join results of each {owner} count at most as {limit:,}"
+    return Outcome(model, limit, max(1, round(model.total)), f"{how}; {strategy}")
+
+
+def forecast(look: Look, left: Remainder, shares: ClippedShares) -> float | None:
+    """Noise of the best limit, and what it loses; after a look that has counted owners."""
+    if look.owners is None or left.laplace:
+        return None
+    return best_clipping(look.workload, look.owners, left.capped).error
+
+
+def resume(look: Look, left: Remainder, shares: ClippedShares, progress: Progress) -> Outcome:
+    assert look.owners is not None
+    best = best_clipping(look.workload, look.owners, left.capped)
+    return release_clipping(look.curator, look.workload, best, shares.count, progress)
+
+
+def stages(shares: ClippedShares, workload: Workload) -> tuple[Stage, ...]:
+    owner, whole = " and ".join(owner_of_results(workload.schema)), shares.split.rho
+    first = [
+        Stage("owners", GAUSSIAN, float(shares.owners.rho / whole), f"how many {owner} have how many join results")
+    ]
+    count = float(shares.count.rho / whole)
+    left = 1 - count - float(shares.owners.rho / whole)
+    return (
+        *(first if shares.owners.rho else []),
+        Stage("join size", GAUSSIAN, count, "of the clipped join, unbiased"),
+        Stage("queries", GAUSSIAN, left, "of the clipped join"),
+    )
+
+
+def noise_level(shares: ClippedShares, workload: Workload, results: int) -> NoiseLevel:
+    """If join results are clipped at this number."""
+    left = shares.split.rho - shares.owners.rho - shares.count.rho
+    return NoiseLevel.gaussian(workload, results, count=shares.count.rho, queries=left)
+
+
+def why(schema: Schema) -> str:
+    owner = " and ".join(owner_of_results(schema))
+    if schema.max_results is not None:
+        return f"join results of each {owner} count at most as {schema.max_results:,}; the join is released as one"
+    return f"join results of each {owner} are clipped where a noisy histogram says; the join is released as one"
+
+
+CLIPPED = Method(
+    name="clipped",
+    why=why,
+    check=check_clipped,
+    split=clipped_shares,
+    split_after_look=split_clipped,
+    stages=stages,
+    noise_level=noise_level,
+    run=clipped_tight,
+    forecast=forecast,
+    resume=resume,
+    one_model=True,
+)
