@@ -6,6 +6,8 @@ import ast
 import importlib
 import json
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -97,3 +99,44 @@ def test_the_python_on_the_page_runs() -> None:
     """The example of `bounds`, as it stands."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     exec(code, {})
+
+
+def test_the_numbers_on_the_page_are_those_of_the_results() -> None:
+    """Every row of measured exponents and errors that the page shows is one of the pages that the commands write."""
+    made = "".join((ROOT / "docs" / "figures" / f"theory-{name}.md").read_text() for name in ("results", "real"))
+    written = {tuple(re.findall(NUMBER, line)) for line in made.splitlines() if line.startswith("|")}
+    shown = re.search(
+        r"^### Exponents\n(.*?)^### Where.*?^### Between[^\n]*\n(.*?)^### Time", PAGE, re.DOTALL | re.MULTILINE
+    )
+    assert shown is not None
+    rows = [re.findall(NUMBER, line) for part in shown.groups() for line in part.splitlines() if line.startswith("| ")]
+    measured = [row for row in rows if len(row) >= 7]
+    assert len(measured) >= 25
+    for row in measured:
+        assert any(is_within(row, other) for other in written), row
+
+
+NUMBER = r"[+-]?\d[\d,.]*(?=[ ,|]|$)"
+
+
+def is_within(row: list[str], other: tuple[str, ...]) -> bool:
+    """Whether the numbers occur in the other row in this order: the page leaves out some columns."""
+    rest = iter(other)
+    return all(any(value_of(number) == value_of(found) for found in rest) for number in row)
+
+
+def value_of(number: str) -> float:
+    return float(number.replace(",", ""))
+
+
+def test_the_report_becomes_a_pdf_or_says_what_to_install(tmp_path: Path) -> None:
+    """With Chromium a PDF of several pages; without any browser one line that names it."""
+    tool, target = [sys.executable, str(ROOT / "tools" / "report.py")], tmp_path / "report.pdf"
+    none = subprocess.run(tool, env={"PATH": ""}, capture_output=True, text=True, check=False)
+    assert none.returncode == 1
+    assert "apt-get install chromium" in none.stdout
+    done = subprocess.run([*tool, "--to", str(target)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        assert "Chromium" in done.stdout
+    else:
+        assert target.read_bytes().startswith(b"%PDF")
