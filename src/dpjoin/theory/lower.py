@@ -50,7 +50,7 @@ def fingerprinting(people: int, bits: int, *, epsilon: float, delta: float, sens
     Counts of a bit are half as far off as sums of signs, and R2 multiplies them by the sensitivity.
 
     >>> round(fingerprinting(20, 1024, epsilon=1.0, delta=1e-9), 2)
-    2.12
+    2.11
     """
     n, root, growth = float(people), math.sqrt(bits), math.sinh(epsilon)
     # a solves root·a² + growth·n·a - c = 0.
