@@ -159,10 +159,7 @@ def stages(shares: AutoShares, workload: Workload) -> tuple[Stage, ...]:
 
 AUTO = Method(
     name="auto",
-    why=lambda _: (
-        "a look at degrees and sizes, then the method with the least forecast: caps, heavy and light values, "
-        "every table by itself, or one bound for all"
-    ),
+    why=lambda _: "noisy degrees decide: cap them, model heavy values table by table, or every table by itself",
     check=check_capped,
     spendable=after_look_budget,
     split=auto_shares,

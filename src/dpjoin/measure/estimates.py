@@ -122,7 +122,7 @@ def _way(totals: Sequence[NoisyTotal], left: Sequence[Left], aligned: float) -> 
         missed = (noisy - found.noisy * kept) / noise
         return found, float(missed @ np.linalg.solve(covariance, missed))
 
-    # Which way it is shows in how sizes fall, so there every cap is a witness of its own; the size is less certain.
+    # How sizes fall tells which way it is, so there every cap is a witness of its own; the size is less certain.
     about = max(0.0, closest()[0].noisy)
     (whole, _), (_, misfit) = closest(about, constants.SAME_DIRECTION), closest(about)
     # What lies further apart than it should is less certain than it says.

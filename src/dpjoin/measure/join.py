@@ -63,7 +63,7 @@ def measure_join(
 ) -> tuple[Model, str]:
     """Spend all that the Curator has left on the workload's queries; the model, and how it came about in words.
 
-    Beside the marginals asked for, and the one-way marginals in them, `also` these are measured, parts of others: what
+    With the marginals asked for, and the one-way marginals in them, `also` these are measured, parts of others: what
     is clear in many cells together, noise hides in each of them. `implied` ones are parts of others, too: the model has
     terms for them, and they are measured only where that pays. `by_value` tells about how many rows the values of a key
     have. A model `to_join` with others must not have rows that noise made: others multiply them.

@@ -147,9 +147,9 @@ def gaussian_error(cliques: Sequence[Scope], importance: Sequence[float], cells:
     single = [len(c) == 1 for c in cliques]
     mixed = any(single) and not all(single)
     variances = []
-    for alone in single:
-        share = (float(constants.SINGLES_SHARE) if alone else 1 - float(constants.SINGLES_SHARE)) if mixed else 1.0
-        variances.append(single.count(alone) / share)
+    for one_way in single:
+        share = (float(constants.SINGLES_SHARE) if one_way else 1 - float(constants.SINGLES_SHARE)) if mixed else 1.0
+        variances.append(single.count(one_way) / share)
     return _error(cliques, importance, cells, variances)
 
 

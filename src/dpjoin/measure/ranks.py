@@ -66,7 +66,7 @@ def looked_beyond(ranks: NoisyRanks) -> Beyond:
     beyond = np.array([np.append(np.cumsum(fit[::-1])[::-1], 0.0) for fit in fits[seen:]])
     more = beyond - beyond[0]
     hidden = likely @ more
-    # Whatever bucket is the last, those from here to it have noise, beside what is not known of it.
+    # Whatever bucket is the last, those from here to it have noise, on top of what is not known of it.
     ends, here = np.arange(len(likely))[:, None], np.maximum(0, np.arange(len(hidden)) - seen)
     doubt = np.sqrt(likely @ ((more - hidden) ** 2 + ranks.deviation**2 * np.maximum(0, ends - here)))
     found = Beyond(beyond[0], np.maximum(0.0, hidden), doubt)

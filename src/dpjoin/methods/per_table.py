@@ -306,7 +306,7 @@ def likely_total(joined: Joined, size: Size | None) -> NoisyTotal:
 PER_TABLE = Method(
     name="per_table",
     why=lambda _: (
-        "each table is modelled, keys included, with all but a look at the join's size; the models are joined"
+        "each table is modelled, keys included, with all but a little for the join's size; the models are joined"
     ),
     check=check_per_table,
     spendable=for_tables,

@@ -89,7 +89,7 @@ def measure_tables(
         ranked = by_rank.get(table, ()) if by_rank is not None else ()
         links = [] if listed else links_of(workload.schema, table)
         bound = curator.public_bound()
-        assert bound is not None, "a table alone has sensitivity one"
+        assert bound is not None, "a table by itself has sensitivity one"
         looks = [measure_total(curator, bound, cost) for cost in _for_size(curator)]
         total = reduce(NoisyTotal.combined, looks)
         if links:
@@ -102,7 +102,7 @@ def measure_tables(
         groups = tuple(
             kronecker(schema, dict.fromkeys(schema.in_order(s), CELLS)) for s in (head + scope for scope in scopes) if s
         )
-        # What replaces a drowned marginal costs no more than it would have: others are not to suffer from it.
+        # What replaces a hidden marginal costs no more than it would have: others are not to suffer from it.
         fewer = min(1.0, len(asked) / max(1, len(scopes))) ** 1.5 if not links else 1.0
         own = Workload(schema, groups, tuple(fewer * _importance(workload, g.scope) for g in groups))
 
@@ -147,7 +147,7 @@ def _for_size(curator: Curator) -> list[Concentrated]:
 def _parts_of(schema: Schema, scopes: Sequence[Scope], key: Sequence[str]) -> tuple[list[Scope], list[Scope]]:
     """Of marginals of several attributes by value of the key: those of the attributes alone, and of each by value.
 
-    How a table's attributes go together hardly shows at any one value, and nor does how one of them changes with the
+    How a table's attributes go together is hardly seen at any one value, and nor does how one of them changes with the
     value where it is cut by another.
     """
     own = dict.fromkeys(tuple(a for a in scope if a not in key) for scope in scopes)
@@ -168,7 +168,7 @@ def links_of(schema: Schema, table: str) -> list[Scope]:
 def stands_out(by_value: ByValue, cells: int, values: int) -> bool:
     """Whether most rows, as a join counts them, belong to values that have several in each of their cells.
 
-    Then noise does not drown what counts, however many other cells there are. Rows of frequent values count more as far
+    Then noise does not hide what counts, however many other cells there are. Rows of frequent values count more as far
     as other tables are likely to have the same ones.
     """
     rows, each, aligned = by_value.rows[by_value.rows > 0], max(1.0, cells / values), sum(by_value.correlation) / 2
@@ -179,7 +179,7 @@ def stands_out(by_value: ByValue, cells: int, values: int) -> bool:
 def without_hidden(
     schema: Schema, scopes: Sequence[Scope], key: Sequence[str], ranked: Sequence[ByValue], rows: float
 ) -> list[Scope]:
-    """The same marginals, but for those of several attributes by value of the key that noise drowns: their parts.
+    """The same marginals, but for those of several attributes by value of the key that noise hides: their parts.
 
     These are one attribute by value of the key each. What attributes have to do with each other at one value does not
     show there, and hundreds of thousands of potentials that stay where their prior is would take nearly all the time
@@ -207,7 +207,7 @@ def _deviation(curator: Curator, marginals: int) -> float:
 def _with_enough_rows(
     schema: Schema, scopes: Sequence[Scope], key: Sequence[str], links: Sequence[Scope], rows: float
 ) -> list[Scope]:
-    """Of marginals that have more cells than the table has rows, their parts: noise would drown all of them.
+    """Of marginals that have more cells than the table has rows, their parts: noise would hide all of them.
 
     These are one attribute at each value of the key, or else at each value of every link, and the key's values.
     """
@@ -225,7 +225,7 @@ def _with_enough_rows(
 
 
 def _at_each_link(schema: Schema, scopes: Sequence[Scope], key: Sequence[str], links: Sequence[Scope]) -> list[Scope]:
-    """Each attribute by value of each link: what noise drowns where the values of several links are told apart."""
+    """Each attribute by value of each link: what noise hides where the values of several links are told apart."""
     each = dict.fromkeys(a for scope in scopes for a in scope if a not in key)
     return [schema.in_order((*link, a)) for link in links for a in each]
 
