@@ -8,8 +8,10 @@ operating system's, and Hypothesis its usual examples. `--fresh` (and `make test
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import scipy.linalg  # noqa: F401 (its BLAS has threads of its own)
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
@@ -19,6 +21,8 @@ pytest.register_assert_rewrite("support")
 from support.bits import BITS  # noqa: E402
 
 threadpool_limits(1)
+
+TESTS = Path(__file__).parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,8 +39,21 @@ def pytest_configure(config: pytest.Config) -> None:
         noise.os, noise.secrets = BITS, BITS  # type: ignore[attr-defined, assignment]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A folder of tests is a kind of tests: `-m replay` chooses those in tests/replay."""
+    for item in items:
+        if item.path.parent.parent == TESTS and item.path.parent.name != "support":
+            item.add_marker(item.path.parent.name)
+
+
+def stream_of(nodeid: str) -> str:
+    """A test has the same noise in every folder."""
+    path, *rest = nodeid.split("::")
+    return "::".join((f"tests/{Path(path).name}" if path.startswith("tests/") else path, *rest))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    BITS.begin(item.nodeid)
+    BITS.begin(stream_of(item.nodeid))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,7 +62,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None
     if fixturedef.scope == "function":
         return (yield)
     before = BITS._stream.getstate()
-    BITS.begin(f"{fixturedef.baseid}::{fixturedef.argname}")
+    BITS.begin(f"{stream_of(fixturedef.baseid)}::{fixturedef.argname}")
     try:
         return (yield)
     finally:

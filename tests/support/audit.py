@@ -1,6 +1,6 @@
 """Checks that a mechanism keeps its promise: replay on neighbours, ledger against noise, black-box distinguishing.
 
-Each returns what it found wrong, in words; an empty list means nothing was found. `test_known_bad.py` shows
+Each returns what it found wrong, in words; an empty list means nothing was found. `tests/known_bad` shows
 that each of them can find something.
 """
 

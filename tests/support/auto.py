@@ -10,6 +10,12 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.auto import choose as auto
+from dpjoin.methods.correlated_degrees import (
+    Degrees,
+    KeyDegrees,
+    correlated_to,
+    on_key,
+)
 from dpjoin.methods.look import Look
 from dpjoin.methods.remainder import Remainder
 from dpjoin.privacy.accounting import Budget
@@ -75,3 +81,9 @@ def even_tables(shape: dict[str, str], rows: int, values: int, rng: np.random.Ge
         )
         for t, attributes in shape.items()
     }
+
+
+def met(degrees: Degrees, size: float) -> list[KeyDegrees]:
+    """Two tables that meet by the declared key."""
+    schema = declared("two")
+    return correlated_to(schema, [on_key(schema, ("A",), degrees)], size)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+import dpjoin as dj
+from dpjoin.engine.interface import Engine
 from dpjoin.measure.ranks import EDGES
+from dpjoin.methods.capped import capped_shares, capped_tight
+from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.parts import NoisyRanks, Question, rows_by_rank
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from support.audit import tight_run
 from support.skewed import SHAPES as COMMON
 
 ANY = {
@@ -34,3 +40,14 @@ def ranks_of(degrees: Sequence[int], deviation: float, rng: np.random.Generator)
     noisy = np.rint(exact + deviation * rng.standard_normal(len(exact)))
     question = Question(name="ranks", rules={"r": {}}, by=("A",))
     return NoisyRanks(question, EDGES, tuple(int(n) for n in noisy), max(deviation, 1e-3))
+
+
+SHARP = Budget(epsilon=50.0, delta=1e-6)
+"""Noise of less than a row: caps follow the degrees."""
+
+
+BLUNT = Budget(epsilon=1.0, delta=1e-6)
+
+
+def run_on(make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget) -> Any:
+    return tight_run(make, capped_shares, capped_tight, workload, budget)

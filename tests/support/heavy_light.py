@@ -180,3 +180,6 @@ def problems(run: Callable[[type[Curator], Any, Tape], tuple[Any, Curator]], fir
         if len(curators) == 2:
             found += overpaid(curators[1])
     return found
+
+
+KEY = dj.Attribute(name="A", key=True)

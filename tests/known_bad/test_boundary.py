@@ -1,0 +1,575 @@
+"""Known-bad inputs: numbers that wrap, labels that lie, a purse in the wrong hands. Each of these broke 0.1."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpjoin as dj
+from dpjoin.engine import spill
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.interface import Clip, Labels, RowWeights
+from dpjoin.measure.half_widths import half_width, one_sided
+from dpjoin.privacy import accounting as budgets
+from dpjoin.privacy.accounting import Accountant, Approximate, Concentrated, Pure, Split
+from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.parts import OneTable, Question
+from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, kronecker
+
+BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
+
+
+PAIR = dj.Schema(
+    (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "b"))),
+    (
+        dj.Attribute(name="k", key=True),
+        dj.Attribute(name="a", range=(0, 3)),
+        dj.Attribute(name="b", range=(0, 1)),
+    ),
+)
+
+
+ROWS = {
+    "r": [{"k": k % 3, "a": k % 4} for k in range(12)],
+    "s": [{"k": k % 3, "b": k % 2} for k in range(9)],
+}
+
+
+def curator(*, truncation_delta: Fraction = Fraction(1, 10**7)) -> Curator:
+    return Curator(BruteEngine(PAIR, ROWS), Split(budget=BUDGET, truncation_delta=truncation_delta))
+
+
+# Numbers that wrap ----------------------------------------------------------------------------------------------------
+
+
+def path_of(limit: Any) -> dj.Schema:
+    def bounds(*attributes: str) -> tuple[dj.DegreeBound, ...]:
+        return tuple(dj.DegreeBound(attributes=(a,), limit=limit) for a in attributes)
+
+    return dj.Schema(
+        (
+            dj.Table(name="r", attributes=("b", "a"), bounds=bounds("b")),
+            dj.Table(name="s", attributes=("b", "c"), bounds=bounds("b", "c")),
+            dj.Table(name="t", attributes=("c", "d"), bounds=bounds("c")),
+        ),
+        (
+            dj.Attribute(name="a", range=(0, 1)),
+            dj.Attribute(name="b", key=True),
+            dj.Attribute(name="c", key=True),
+            dj.Attribute(name="d", range=(0, 1)),
+        ),
+    )
+
+
+@pytest.mark.parametrize("limit", [np.int32(50_000), np.int16(200), np.uint8(16), np.int64(2**32)])
+def test_declared_bounds_do_not_wrap(limit: Any) -> None:
+    """Their product is that of Python's whole numbers, whatever type they had."""
+    schema = path_of(limit)
+    assert all(type(b.limit) is int for t in schema.tables for b in t.bounds)
+    asked = Curator(BruteEngine(schema, {"r": [], "s": [], "t": []}), Split(budget=BUDGET))
+    bound = asked.public_bound()
+    assert bound is not None
+    assert bound.value == int(limit) ** 2
+
+
+def test_a_release_with_narrow_bounds_hides_a_row() -> None:
+    """A row of s that joins a million results moves a size whose noise is as large."""
+    rows = {
+        "r": pd.DataFrame({"b": [0] * 1000, "a": 0}),
+        "s": pd.DataFrame({"b": [0], "c": [0]}),
+        "t": pd.DataFrame({"c": [0] * 1000, "d": 0}),
+    }
+    schema = path_of(np.int32(50_000))
+    workload = dj.Workload.marginals(schema, 1)
+    release = dj.release(schema, workload, rows, BUDGET, method="multi_table")
+    assert release.facts["sensitivity_bound"] == 50_000**2
+
+
+def test_costs_of_numpy_fractions_are_exact() -> None:
+    """`Fraction(np.int64(2**40))` keeps numpy's integer inside, and comparing it overflows."""
+    cost = Concentrated(Fraction(np.int64(2**40)))
+    assert type(cost.rho.numerator) is int
+    allowance = Accountant(Concentrated(Fraction(1, 3 * 2**62)))
+    with pytest.raises(dj.BudgetError, match="exceeds what is left"):
+        allowance.spend(cost)
+    asked = curator()
+    with pytest.raises(dj.BudgetError, match="exceeds what is left"):
+        asked.sensitivity_bound(Concentrated(Fraction(np.int64(2**40)), Fraction(1, 10**7)), half_width=100)
+
+
+@pytest.mark.parametrize("limit", [float("nan"), 2.5, Decimal(3), "3", None, True, np.float64(3)])
+def test_caps_must_be_whole_numbers(limit: Any) -> None:
+    with pytest.raises(dj.SpecError, match=r"a degree bound \(.*\) must be a whole number"):
+        dj.DegreeBound(attributes=("k",), limit=limit)
+
+
+@pytest.mark.parametrize("edge", [1.5, Decimal("1.5"), float("nan"), True])
+def test_edges_of_ranks_must_be_whole_numbers(edge: Any) -> None:
+    """With an edge at 1.5 one row moves two buckets by a half each."""
+    question = Question(name="q", rules={"r": {}}, by=("k",))
+    with pytest.raises(dj.BudgetError, match="must be a whole number"):
+        curator().noisy_ranks("ranks", [question], [edge], Concentrated(Fraction(1, 1000)))
+
+
+def test_a_fade_keeps_its_attributes_and_weights() -> None:
+    attributes, weights = ["k"], np.array([4, 2, 1])
+    weights.setflags(write=False)
+    fade = RowWeights(attributes, weights, np.int8(4))  # type: ignore[arg-type]
+    attributes[0] = "a"
+    weights.setflags(write=True)
+    weights[:] = 4
+    assert (fade.attributes, fade.weights.tolist(), type(fade.full)) == (("k",), [4, 2, 1], int)
+
+
+def test_a_budget_takes_numpy_numbers() -> None:
+    """It crashed on a numpy integer."""
+    assert dj.Budget(epsilon=np.int64(1), delta=np.float64(1e-6)) == BUDGET
+    assert type(dj.Budget(epsilon=np.int64(1), delta=1e-6).epsilon) is float
+
+
+# Labels that lie ------------------------------------------------------------------------------------------------------
+
+
+def degrees_of(asked: Curator) -> Any:
+    question = Question(name="degrees", rules={"r": {}}, by=("k",))
+    cost, width = one_sided(BUDGET, Fraction(1, 100), Fraction(1, 10**7), moves=1)
+    return asked.noisy_degrees("degrees", [question], cost, half_width=width)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ((5, "x"), "must have 1 parts"),
+        ((), "must have 1 parts"),
+        ((Decimal(5),), "must be text"),
+        ((Fraction(5),), "must be text"),
+        ((datetime(2020, 1, 1, tzinfo=UTC),), "must be text"),
+        ([5], "must be a tuple"),
+        (5, "must be a tuple"),
+    ],
+)
+def test_labels_take_values_that_the_engine_can_compare(value: Any, words: str) -> None:
+    key = tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        key = pd.Interval(0, 1)  # hashable, and no tuple
+    asked = curator()
+    with pytest.raises(dj.DpjoinError, match=words):
+        asked.labels("size", degrees_of(asked), {key: 1})
+
+
+def test_aliases_of_one_value_have_one_bucket() -> None:
+    """1, 1.0 and true are one value to the engine, and 5 is 5 whatever its type."""
+    made = Labels("l", ("k",), {(np.float64(1.0),): 1, (np.int8(5),): 2})
+    assert dict(made.buckets) == {(1,): 1, (5,): 2}
+    assert all(type(v) is int for value in made.buckets for v in value)
+
+    with pytest.raises(dj.DpjoinError):
+        Labels("l", ("k",), {(1,): 1, (_Unequal(1),): 2})
+
+
+class _Unequal(int):
+    """An int that equals nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 12345
+
+
+def test_degrees_that_say_they_are_others_are_refused() -> None:
+    """An object equal to everything is not one of this Curator's answers."""
+
+    class Liar:
+        question = Question(name="q", rules={"r": {}}, by=("k",))
+        threshold = 0
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = object.__hash__
+
+    asked = curator()
+    degrees_of(asked)
+    with pytest.raises(dj.BudgetError, match="must rest on degrees that this Curator answered"):
+        asked.labels("size", [Liar()], {(0,): 1})  # type: ignore[list-item]
+
+
+# The purse ------------------------------------------------------------------------------------------------------------
+
+
+def small_release(**options: Any) -> dj.Release:
+    frames = {name: pd.DataFrame(rows) for name, rows in ROWS.items()}
+    return dj.release(PAIR, dj.Workload.marginals(PAIR, 1), frames, BUDGET, **options)
+
+
+@pytest.mark.parametrize("method", ["auto", "two_table", "uniformize", "hybrid"])
+def test_an_accountant_of_another_budget_does_not_make_a_release(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever spends more than the budget says, nothing comes out that says otherwise."""
+    honest = budgets.Budget.rho
+    generous = dj.Budget(epsilon=50.0, delta=1e-6)
+    monkeypatch.setattr(budgets.Budget, "rho", lambda self, **aside: honest(generous, **aside))
+    with pytest.raises(dj.BudgetError, match="the ledger must add up to at most epsilon 1 and delta 1e-06"):
+        small_release(method=method)
+
+
+def test_a_curator_takes_no_accountant() -> None:
+    """It makes its own."""
+    accountant: Any = Accountant(Concentrated(Fraction(100)))
+    with pytest.raises(dj.BudgetError, match="must be a Split"):
+        Curator(BruteEngine(PAIR, ROWS), accountant)
+
+
+@pytest.mark.parametrize("profile", ["tight", "paper"])
+def test_a_folder_that_states_less_than_its_ledger_is_refused(profile: str, tmp_path: Path) -> None:
+    folder = small_release(method="two_table", profile=profile).save(tmp_path / "out")
+    assert dj.load(folder).budget == BUDGET
+    file = folder / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["guarantee"]["epsilon"] = 0.1
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(dj.ReleaseError, match=r"the ledger must add up to at most epsilon 0\.1"):
+        dj.load(folder)
+
+
+@pytest.mark.parametrize(
+    "lie", ["a block that is too cheap", "rounds without a block", "rounds dearer than their block"]
+)
+def test_a_paper_ledger_whose_rounds_are_not_paid_is_refused(lie: str) -> None:
+    """Rounds are free only inside a block that costs what they do together."""
+    ledger = small_release(method="two_table", profile="paper").ledger
+    ledger.check_within(BUDGET)
+    events = list(ledger.events)
+    at = next(i for i, e in enumerate(events) if e.mechanism == "advanced composition")
+    if lie == "a block that is too cheap":
+        count = int(events[at].parameters["count"])
+        events[at] = replace(events[at], parameters={**events[at].parameters, "count": 100 * count})
+    elif lie == "rounds without a block":
+        del events[at]
+    else:
+        last = events[-1]
+        events[-1] = replace(last, cost=Pure(2 * last.cost.epsilon))
+    with pytest.raises(dj.BudgetError, match="the ledger must add up to at most"):
+        replace(ledger, events=tuple(events)).check_within(BUDGET)
+
+
+# What proofs rest on -------------------------------------------------------------------------------------------------
+
+
+def test_a_table_with_two_enforced_bounds_moves_a_size_by_two_rows() -> None:
+    """A new row pushes out two others, each with results of its own: noise for one row would be half of it."""
+    once = dj.DegreeBound(attributes=("k",), limit=1), dj.DegreeBound(attributes=("l",), limit=1)
+    schema = dj.Schema(
+        (
+            dj.Table(name="r", attributes=("k", "l", "a"), bounds=once, enforce=True),
+            dj.Table(name="s", attributes=("k", "l"), private=False),
+        ),
+        (dj.Attribute(name="k", key=True), dj.Attribute(name="l", key=True), dj.Attribute(name="a", range=(0, 9))),
+    )
+    every = [{"k": k, "l": m} for k in range(2) for m in range(2)]
+    sizes = set()
+    for a in range(10):  # which rows are pushed out depends on their content
+        before = [{"k": 0, "l": 1, "a": 5}, {"k": 1, "l": 0, "a": 5}]
+        for rows in (before, [*before, {"k": 0, "l": 0, "a": a}]):
+            sizes.add(BruteEngine(schema, {"r": rows, "s": every}).exact_join_size())
+    asked = Curator(BruteEngine(schema, {"r": [], "s": every}), Split(budget=BUDGET))
+    bound = asked.public_bound()
+    assert bound is not None
+    asked.join_size(bound, Concentrated(Fraction(1, 1000)))
+    event = asked.ledger.events[-1]
+    assert event.moves == 2 * bound.value
+    assert event.parameters["variance"] == event.moves**2 / (2 * Fraction(1, 1000))
+    assert max(sizes) - min(sizes) <= event.moves
+
+
+def test_values_that_are_not_listed_may_have_degrees_up_to_the_threshold() -> None:
+    (answer,) = degrees_of(curator())
+    assert answer.listed == {}
+    assert answer.most((7,)) == answer.threshold > 0
+
+
+# Leftovers ------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_a_killed_process_spilled_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the next start, and only those: a living process keeps its own."""
+    script = "from dpjoin.engine.spill import spill_folder; print(spill_folder(), flush=True); input()"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    folders = []
+    for process in processes:
+        assert process.stdout is not None
+        folders.append(Path(process.stdout.readline().strip()))
+        (folders[-1] / "rows.tmp").write_text("private")
+    killed, alive = processes
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    spill.remove_left_behind()
+    assert [folder.exists() for folder in folders] == [False, True]
+    alive.communicate("\n")
+    assert not folders[1].exists()
+
+
+# Fuzz -----------------------------------------------------------------------------------------------------------------
+
+
+class LyingInt(int):
+    def __index__(self) -> int:
+        return 1
+
+    def __int__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class LyingText(str):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("r")
+
+
+class LyingFraction(Fraction):
+    def __gt__(self, other: object) -> bool:
+        return False
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+
+class Index:
+    def __index__(self) -> int:
+        return 3
+
+
+def values(rng: np.random.Generator) -> Iterator[Any]:
+    """Random values of every kind, for ever."""
+    kinds = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
+    while True:
+        kind = kinds[rng.integers(len(kinds))]
+        limits = np.iinfo(kind)
+        number = kind(rng.integers(limits.min, limits.max, dtype=kind, endpoint=True))
+        small = int(rng.integers(-3, 9))
+        yield from (
+            number,
+            kind(abs(small)),
+            small,
+            2 ** int(rng.integers(0, 200)),
+            float(rng.normal()),
+            np.float32(rng.normal()),
+            np.longdouble(1) / 3,
+            Decimal(small),
+            Fraction(small, 7),
+            Fraction(number),
+            LyingInt(small),
+            LyingText("k"),
+            LyingFraction(small),
+            Index(),
+        )
+        yield from (
+            True,
+            np.bool_(False),
+            float("nan"),
+            float("inf"),
+            -0.0,
+            "k",
+            "r",
+            "",
+            "\ud800",
+            b"k",
+            None,
+            object(),
+        )
+        yield from ([], (), {}, [small], ("k",), [float("nan")], {"k": small}, {("k",): "x"}, np.arange(3), np.ones(2))
+        yield from (
+            {small},
+            iter(["k"]),
+            range(3),
+            np.array(3),
+            slice(2),
+            complex(1),
+            Ellipsis,
+            type,
+            len,
+            np.str_("k"),
+        )
+
+
+def targets() -> dict[str, Callable[[Any], Any]]:
+    """Every public constructor and every method of the Curator, with one place to put a value."""
+    group = kronecker(PAIR, {"a": CELLS})
+    cost = Concentrated(Fraction(1, 10**6))
+    aside = Concentrated(Fraction(1, 10**6), Fraction(1, 10**9))
+    question = Question(name="q", rules={"r": {}}, by=("k",))
+    made: dict[str, Callable[[Any], Any]] = {
+        "Attribute.name": lambda v: dj.Attribute(name=v, key=True),
+        "Attribute.values": lambda v: dj.Attribute(name="x", values=v),
+        "Attribute.value": lambda v: dj.Attribute(name="x", values=(v,)),
+        "Attribute.range": lambda v: dj.Attribute(name="x", range=(0, v)),
+        "Attribute.bins": lambda v: dj.Attribute(name="x", bins=(0, v)),
+        "Attribute.key": lambda v: dj.Attribute(name="x", key=v),
+        "DegreeBound.limit": lambda v: dj.DegreeBound(attributes=("k",), limit=v),
+        "DegreeBound.attributes": lambda v: dj.DegreeBound(attributes=v, limit=1),
+        "Table.name": lambda v: dj.Table(name=v, attributes=("k",)),
+        "Table.attributes": lambda v: dj.Table(name="r", attributes=v),
+        "Table.columns": lambda v: dj.Table(name="r", attributes=("k",), columns=v),
+        "Table.private": lambda v: dj.Table(name="r", attributes=("k",), private=v),
+        "Table.bounds": lambda v: dj.Table(name="r", attributes=("k",), bounds=v),
+        "Table.owner": lambda v: dj.Table(name="r", attributes=("k",), owner=v),
+        "Table.owner_via": lambda v: dj.Table(name="r", attributes=("k",), owner_via=v),
+        "Table.owners": lambda v: dj.Table(name="r", attributes=("k",), owners=v),
+        "Schema.unit": lambda v: dj.Schema(PAIR.tables, PAIR.attributes, v),
+        "Schema.max_results": lambda v: dj.Schema(PAIR.tables, PAIR.attributes, ("k",), v),
+        "Clip.owner": lambda v: Clip(owner=v, limit=1),
+        "Clip.limit": lambda v: Clip(owner=("k",), limit=v),
+        "Clip.full": lambda v: Clip(owner=("k",), limit=1, full=v),
+        "Clip.steep": lambda v: Clip(owner=("k",), limit=1, steep=v),
+        "Schema.tables": lambda v: dj.Schema(v, PAIR.attributes),
+        "Schema.attributes": lambda v: dj.Schema(PAIR.tables, v),
+        "Budget.epsilon": lambda v: dj.Budget(epsilon=v, delta=1e-6),
+        "Budget.delta": lambda v: dj.Budget(epsilon=1.0, delta=v),
+        "Budget.laplace": lambda v: dj.Budget(epsilon=1.0, delta=1e-6, laplace=v),
+        "Budget.options": lambda v: dj.Budget(epsilon=1.0, delta=1e-6, options=v),
+        "Budget.composition": lambda v: dj.Budget(epsilon=1.0, delta=1e-6, composition=v),
+        "Split.budget": lambda v: Split(budget=v),
+        "Split.truncation_delta": lambda v: Split(budget=BUDGET, truncation_delta=v),
+        "Pure": Pure,
+        "Approximate": lambda v: Approximate(v, v),
+        "Concentrated": Concentrated,
+        "Factor.kind": Factor,
+        "Factor.row": lambda v: Factor("weights", v),
+        "Factor.weight": lambda v: Factor("weights", (v,)),
+        "Factor.unit": lambda v: Factor("weights", (1,), v),
+        "Factor.packed": lambda v: Factor("rows", packed=v),
+        "Kronecker.scope": lambda v: Kronecker("g", v, (CELLS,), (4,)),
+        "Kronecker.shape": lambda v: Kronecker("g", ("a",), (CELLS,), (v,)),
+        "Kronecker.factors": lambda v: Kronecker("g", ("a",), v, (4,)),
+        "Products.parts": lambda v: Products("g", ("a",), (4,), v, Fraction(1)),
+        "Products.weights": lambda v: Products("g", ("a",), (4,), ((("a",), v),), Fraction(1)),
+        "Workload.groups": lambda v: dj.Workload(PAIR, v),
+        "Workload.importance": lambda v: dj.Workload(PAIR, (group,), v),
+        "Labels.buckets": lambda v: Labels("l", ("k",), v),
+        "Labels.value": lambda v: Labels("l", ("k",), {(v if isinstance(v, Hashable) else 0,): 1}),
+        "Labels.bucket": lambda v: Labels("l", ("k",), {(1,): v}),
+        "RowWeights.attributes": lambda v: RowWeights(v, np.array([2, 1]), 2),
+        "RowWeights.weights": lambda v: RowWeights(("k",), v, 2),
+        "RowWeights.full": lambda v: RowWeights(("k",), np.array([2, 1]), v),
+        "Question.rules": lambda v: Question(name="q", rules=v, by=("k",)),
+        "Question.by": lambda v: Question(name="q", rules={"r": {}}, by=v),
+        "OneTable.keep": lambda v: OneTable("r", v),
+        "OneTable.labels": lambda v: OneTable("r", ("a",), v),
+        "Curator.split": lambda v: Curator(BruteEngine(PAIR, ROWS), v),
+    }
+
+    def asked(name: str, ask: Callable[[Curator, Any], Any]) -> None:
+        made[f"Curator.{name}"] = lambda v: ask(fresh(), v)
+
+    def fresh() -> Curator:
+        return curator(truncation_delta=Fraction(1, 10**7))
+
+    def bounded(ask: Callable[[Curator, Any, Any], Any]) -> Callable[[Curator, Any], Any]:
+        def with_bound(c: Curator, v: Any) -> Any:
+            width = half_width(BUDGET.composition, aside.rho, aside.delta, moves=1)
+            return ask(c, c.sensitivity_bound(aside, half_width=width), v)
+
+        return with_bound
+
+    asked("sensitivity_bound cost", lambda c, v: c.sensitivity_bound(v, half_width=100))
+    asked("sensitivity_bound half_width", lambda c, v: c.sensitivity_bound(aside, half_width=v))
+    asked("join_size bound", lambda c, v: c.join_size(v, cost))
+    asked("join_size cost", bounded(lambda c, b, v: c.join_size(b, v)))
+    asked("measure group", bounded(lambda c, b, v: c.measure(v, b, cost)))
+    asked("measure cost", bounded(lambda c, b, v: c.measure(group, b, v)))
+    asked("measure_query index", bounded(lambda c, b, v: c.measure_query(group, v, b, cost)))
+    asked("worst_query groups", bounded(lambda c, b, v: c.worst_query(v, [np.zeros(4, dtype=np.int64)], b, cost)))
+    asked("worst_query model", bounded(lambda c, b, v: c.worst_query([group], v, b, cost)))
+    asked("worst_query answers", bounded(lambda c, b, v: c.worst_query([group], [v], b, cost)))
+    asked("noisy_degrees questions", lambda c, v: c.noisy_degrees("s", v, aside, half_width=6000))
+    asked("noisy_degrees half_width", lambda c, v: c.noisy_degrees("s", [question], aside, half_width=v))
+    asked("noisy_degrees stage", lambda c, v: c.noisy_degrees(v, [question], aside, half_width=6000))
+    asked("noisy_ranks edges", lambda c, v: c.noisy_ranks("s", [question], v, cost))
+    asked("noisy_ranks edge", lambda c, v: c.noisy_ranks("s", [question], [v], cost))
+    asked("capped caps", lambda c, v: c.capped(v))
+    asked("capped bounds", lambda c, v: c.capped({"r": v}))
+    asked("weighted weights", lambda c, v: c.weighted(v))
+    asked("weighted of one", lambda c, v: c.weighted({"r": v}))
+    asked("clipped", lambda c, v: c.clipped(v))
+    asked("noisy_owners owner", lambda c, v: c.noisy_owners(v, [1, 2], cost))
+    asked("noisy_owners edges", lambda c, v: c.noisy_owners(("k",), v, cost))
+    asked("noisy_owners edge", lambda c, v: c.noisy_owners(("k",), [v], cost))
+    asked("noisy_owners cost", lambda c, v: c.noisy_owners(("k",), [1, 2], v))
+    asked("labels name", lambda c, v: c.labels(v, [], {}, attributes=("k",)))
+    asked("labels degrees", lambda c, v: c.labels("l", v, {}))
+    asked("labels buckets", lambda c, v: c.labels("l", [], v, attributes=("k",)))
+    asked("labels attributes", lambda c, v: c.labels("l", [], {}, attributes=v))
+    asked("restrict stage", lambda c, v: c.restrict(v, {"p": {}}, [cost]))
+    asked("restrict parts", lambda c, v: c.restrict("s", v, [cost]))
+    asked("restrict part", lambda c, v: c.restrict("s", {"p": v}, [cost]))
+    asked("restrict costs", lambda c, v: c.restrict("s", {"p": {}}, v))
+    asked("restrict cost", lambda c, v: c.restrict("s", {"p": {}}, [v]))
+    asked("participation", lambda c, v: c.participation(v))
+    asked("participation of one", lambda c, v: c.participation([v]))
+    asked("reserve_rounds", lambda c, v: c.reserve_rounds(v, Pure(Fraction(1, 100)), Approximate(Fraction(1), 0)))
+    asked("public_counts", lambda c, v: c.public_counts(v, ("a",)))
+    asked("prepare", lambda c, v: c.prepare(v))
+    return made
+
+
+def plain_inside(value: Any, seen: int = 0) -> bool:
+    """Whether a value that was accepted holds Python's own kinds of value only."""
+    if isinstance(value, Fraction):
+        return type(value) is Fraction and type(value.numerator) is type(value.denominator) is int
+    if isinstance(value, tuple):
+        return all(plain_inside(v, seen) for v in value)
+    return not isinstance(value, (np.generic, LyingInt, LyingText, Decimal, list))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_any_value_is_refused_with_our_own_error_or_used_exactly() -> None:
+    """10,000 values through every public constructor and every method of the Curator."""
+    rng = np.random.default_rng(20)
+    made, drawn = targets(), values(rng)
+    wrong = {}
+    for number in range(10_000):
+        value = next(drawn)
+        name = list(made)[int(rng.integers(len(made)))]
+        try:
+            result = made[name](value)
+        except dj.DpjoinError:
+            continue
+        except Exception as error:
+            wrong[f"{name} of a {type(value).__name__}"] = f"{type(error).__name__}: {error} (value {number})"
+            continue
+        if not name.startswith("Curator") and not all(map(plain_inside, vars(result).values())):
+            wrong[f"{name} of a {type(value).__name__}"] = "kept as it was"
+    assert not wrong, "\n".join(f"{place}: {what}" for place, what in wrong.items())

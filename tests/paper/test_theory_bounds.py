@@ -1,0 +1,313 @@
+"""Bounds: against numbers worked out otherwise, between each other, and around what releases get."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpjoin as dj
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.errors import SpecError
+from dpjoin.privacy.residual import star
+from dpjoin.theory import Facts, PrivateBounds, PrivateFacts, Task, bounds, facts, flawed, hard, lower, upper
+from dpjoin.theory.compare import exact_answers, largest_error
+from dpjoin.theory.exponents import worst_case_error_exponent
+from dpjoin.theory.facts import configurations, copies_of, level_of, uniform_partition
+from dpjoin.theory.reproduce import Case, asked, between, families, main, slope
+from support.paths import ROOT
+
+BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
+
+
+TASK = Task(budget=BUDGET, cells=1024, queries=300, norm=75)
+
+
+def known_of(instance: hard.Instance) -> Facts:
+    return facts(instance.schema, instance.arrow(), public=True)
+
+
+# -- private and public --------------------------------------------------------------------------------------------
+
+
+def test_what_private_tables_say_is_private() -> None:
+    """Facts and bounds of private tables print as PRIVATE; of made-up ones they do not."""
+    instance = hard.figure_3(4)
+    tables = instance.arrow()
+    private = facts(instance.schema, tables)
+    assert isinstance(private, PrivateFacts)
+    assert repr(private).startswith("PRIVATE")
+    found = bounds(instance.schema, tables)
+    assert isinstance(found, PrivateBounds)
+    assert repr(found).startswith("PRIVATE")
+    assert "PRIVATE" not in repr(bounds(instance.schema, tables, public=True))
+    assert "PRIVATE" not in repr(facts(instance.schema, tables, public=True))
+    assert "PRIVATE" not in repr(upper.worst_case(instance.schema, 100))
+
+
+def test_a_release_is_compared_with_its_own_bounds() -> None:
+    """Lower bound, what the release got, upper bound; of a method without a theorem those of the join as one table."""
+    instance = hard.uniform("two_table", keys=50, degree=20, size=16, rng=np.random.default_rng(1))
+    workload = dj.Workload.marginals(instance.schema, 2)
+    release = dj.release(instance.schema, workload, instance.arrow(), BUDGET, method="two_table")
+    found = bounds(instance.schema, instance.arrow(), release, public=True)
+    assert found.join_size == instance.join_size
+    assert found.measured == largest_error(release, exact_answers(workload, instance.arrow()))
+    assert found.neighbours == 10
+    assert found.neighbours <= found.measured <= found.proved
+    with pytest.raises(SpecError, match="no other has a theorem"):
+        bounds(instance.schema, instance.arrow(), method="capped", public=True)
+
+
+def test_tables_that_join_nothing_are_refused() -> None:
+    """A cross product has no degrees."""
+    tables = (dj.Table(name="r", attributes=("a",)), dj.Table(name="s", attributes=("b",)))
+    schema = dj.Schema(tables, tuple(dj.Attribute(name=a, range=(0, 1)) for a in "ab"))
+    import pyarrow as pa
+
+    with pytest.raises(SpecError, match="must share an attribute"):
+        facts(schema, {"r": pa.table({"a": [0]}), "s": pa.table({"b": [0]})})
+
+
+# -- statistics ----------------------------------------------------------------------------------------------------
+
+
+def test_the_uniform_partition_adds_up() -> None:
+    """Definition 4.3: levels by the larger degree; the parts' sizes sum to the join size."""
+    instance = hard.conforming([(7, 3), (5, 20), (2, 90)])
+    known = known_of(instance)
+    assert uniform_partition(known, 5.0) == {1: 21, 2: 100, 5: 180}
+    assert [level_of(d, 5.0) for d in (0, 1, 5, 10, 11, 20, 21)] == [1, 1, 1, 1, 2, 2, 3]
+    with pytest.raises(SpecError, match="two tables"):
+        uniform_partition(known_of(hard.reduction("star", (2,), 2)), 5.0)
+
+
+FIGURE_4 = {"x1": "ABD", "x2": "ABF", "x3": "ABGK", "x4": "ABGL", "x5": "AC"}
+
+
+def figure_4_instance(rng: np.random.Generator) -> tuple[dj.Schema, dict[str, list[dict[str, int]]]]:
+    names = sorted(set("".join(FIGURE_4.values())))
+    schema = dj.Schema(
+        tuple(dj.Table(name=n, attributes=tuple(a)) for n, a in FIGURE_4.items()),
+        tuple(dj.Attribute(name=a, range=(0, 1)) for a in names),
+    )
+    rows = {n: [{a: int(rng.integers(2)) for a in letters} for _ in range(9)] for n, letters in FIGURE_4.items()}
+    return schema, rows
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_configurations_cut_the_join_and_their_caps_hold(seed: int) -> None:
+    """Lemmas 4.8 and 4.10 on Figure 4's join: the parts' sizes sum to the join's, and T_E <= T^sigma_E in each."""
+    import pyarrow as pa
+
+    schema, rows = figure_4_instance(np.random.default_rng(seed))
+    known = facts(schema, {n: pa.Table.from_pylist(r) for n, r in rows.items()}, public=True)
+    found = configurations(known, 1.0)
+    assert sum(c.join_size for c in found) == BruteEngine(schema, rows).exact_join_size()
+    assert len(found) > 1
+    (whole,) = configurations(known, 1e6)
+    true = BruteEngine(schema, rows)
+    for subset in known.boundaries.values:
+        assert true.exact_boundary(subset) <= whole.boundary(subset)
+    # Figure 4: T_345 is bounded by mdeg_5(A) · mdeg_34(AB) · mdeg_3(ABG) · mdeg_4(ABG).
+    parts = [{"x5"}, {"x3", "x4"}, {"x3"}, {"x4"}]
+    assert whole.boundary(frozenset({"x3", "x4", "x5"})) == math.prod(whole.caps[frozenset(p)] for p in parts)
+    assert whole.local <= whole.residual(0.1)
+    assert copies_of(known, 1e6) == 1
+
+
+def test_only_hierarchical_joins_have_configurations() -> None:
+    with pytest.raises(SpecError, match="hierarchical"):
+        configurations(known_of(hard.reduction("path", (2,), 2)), 1.0)
+
+
+# -- the theorems' formulas ----------------------------------------------------------------------------------------
+
+
+def test_upper_bounds_are_the_formulas() -> None:
+    """Worked by hand: OUT = 10^6, Delta = 100, lambda = 13.8155, |D| = 1024, |Q| = 300."""
+    known = Facts(rows=20_000, join_size=10**6, boundaries=star((100, 100)), schema=hard.figure_2().schema, degrees={})
+    f_upper = math.sqrt(math.sqrt(math.log(1024))) * math.sqrt(math.log(300) * math.log(1e6))
+    assert upper.theorem(known, TASK, "two_table") == pytest.approx(
+        (math.sqrt(1e6 * 113.8155) + 113.8155 * math.sqrt(13.8155)) * f_upper, rel=1e-5
+    )
+    # Two tables of degree 100: residual sensitivity at beta = 1/13.8 is attained at k = 0.
+    assert upper.theorem(known, TASK, "multi_table") == pytest.approx(
+        (math.sqrt(1e6 * 100) + 100 * math.sqrt(13.8155)) * f_upper, rel=1e-5
+    )
+    assert lower.theorem(known, TASK, "two_table") == pytest.approx(math.sqrt(1e8) * math.log(1024) ** 0.25, rel=1e-9)
+
+
+def test_uniformized_bounds_are_no_worse_up_to_lambda_and_better_on_the_gap() -> None:
+    """Equation 2: by Cauchy-Schwarz at most TwoTable's; on Example 4.2 the sum of square roots grows more slowly."""
+    sums = []
+    for k in (8, 64, 512):
+        known = known_of(hard.example_gap(k))
+        parts = uniform_partition(known, TASK.lam)
+        summed = sum(math.sqrt(size * 2**i * TASK.lam) for i, size in parts.items())
+        widest = 2 ** max(parts) * TASK.lam
+        assert summed <= math.sqrt(known.join_size) * math.sqrt(2 * widest) + 1e-6
+        sums.append(summed / math.sqrt(known.join_size * (known.local + TASK.lam)))
+    assert sums[2] < sums[1] < sums[0]
+
+
+def test_hierarchical_bounds_of_two_tables_lie_around_the_two_table_ones() -> None:
+    """Theorems C.2 and C.3 on a two-table join, which is hierarchical too."""
+    known = known_of(hard.uniform("two_table", keys=20, degree=30, size=8, rng=np.random.default_rng(0)))
+    assert lower.theorem(known, TASK, "hierarchical") >= lower.theorem(known, TASK, "two_table")
+    assert upper.theorem(known, TASK, "hierarchical") >= upper.theorem(known, TASK, "two_table")
+
+
+@pytest.mark.parametrize("method", upper.METHODS)
+@pytest.mark.parametrize("profile", ["paper", "tight"])
+def test_proved_bounds_are_never_below_the_lower_ones(method: str, profile: str) -> None:
+    """And at most the (noisy) size of the join and its parts."""
+    known = known_of(hard.uniform("two_table", keys=60, degree=30, size=8, rng=np.random.default_rng(0)))
+    found = upper.proved(known, TASK, method, profile)
+    assert lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0] < found
+
+
+def test_worst_case_exponents() -> None:
+    """Appendix B: n^1.5 for two tables, n^1.25 for the triangle (rho = 3/2 and 1), n^(m - 1/2) with repeated rows."""
+    for shape, exponent in (("two_table", 1.5), ("star", 2.5), ("path", 2.0), ("triangle", 1.25)):
+        schema = hard.shape_schema(shape, {})
+        assert float(worst_case_error_exponent(schema)) == exponent
+        assert upper.worst_case(schema, 100) == pytest.approx(100**exponent)
+        assert upper.worst_case(schema, 100, repeated_rows=True) == pytest.approx(100 ** (len(schema.tables) - 0.5))
+
+
+# -- lower bounds with constants -----------------------------------------------------------------------------------
+
+
+def test_neighbours_bound_is_attained_by_the_best_mechanism_for_two_worlds() -> None:
+    """Theorem 3.4: randomised response between two sizes errs with probability 1/(1 + e^eps): exactly the bound."""
+    error, probability = lower.neighbours(10, epsilon=1.0, delta=0.0)
+    assert error == 5
+    assert probability == pytest.approx(1 / (1 + math.e))
+    assert lower.neighbours(10, epsilon=1.0, delta=1e-6, rows=3)[0] == 15
+    assert lower.neighbours(1, epsilon=0.1, delta=0.9)[1] == pytest.approx(0.1 / (1 + math.exp(0.1)))
+
+
+def test_the_fingerprinting_lemma_by_enumeration() -> None:
+    """E[f(X) Σ(X_i - P)] = 2 E[P f(X)] for uniform P, and the lemma's sum is at least 1/3; n = 3, random f."""
+    rng = np.random.default_rng(0)
+    signs = np.array([[2 * (i >> j & 1) - 1 for j in range(3)] for i in range(8)])
+    grid = (np.arange(4000) + 0.5) / 2000 - 1
+    law = np.stack([np.prod((1 + signs * p) / 2, axis=1) for p in grid])
+    for _ in range(5):
+        f = rng.uniform(-1, 1, 8)
+        left = np.mean(np.sum(law * f * (signs.sum(axis=1) - 3 * grid[:, None]), axis=1))
+        assert left == pytest.approx(np.mean(2 * grid * (law @ f)), abs=1e-5)
+        squared = np.mean(law @ (f - signs.mean(axis=1)) ** 2)
+        assert left + squared >= 1 / 3 - 1e-5
+
+
+def test_fingerprinting_needs_more_bits_than_people() -> None:
+    """Zero where it says nothing; never more than n/2 of a count; grows with the bits, scales with the sensitivity."""
+    bound = lower.fingerprinting
+    assert bound(100, 10, epsilon=1.0, delta=1e-9) == 0
+    few, many = (bound(20, d, epsilon=1.0, delta=1e-9) for d in (300, 3000))
+    assert 0 < few < many < 10
+    assert bound(20, 3000, epsilon=1.0, delta=1e-9, sensitivity=7) == pytest.approx(7 * many)
+
+
+# -- measured errors lie between -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["paper", "tight"])
+def test_hard_families_lie_between_their_bounds(profile: str) -> None:
+    """One run on every family of the reproduction (few bits): proved lower <= measured <= proved."""
+    for case in families(4):
+        known, task = facts(case.schema, case.tables, public=True), Task.of(case.workload, BUDGET)
+        least = max(case.traced, lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0])
+        if profile == "paper" and case.workload.cells > 2**20:
+            continue
+        errors = case.errors(1, profile=profile)
+        assert max(errors) >= least, case.name
+        assert min(errors) <= upper.proved(known, task, case.method, profile), case.name
+
+
+@pytest.mark.parametrize(
+    ("profile", "method"),
+    [("tight", "uniformize"), ("paper", "uniformize"), ("tight", "hierarchical"), ("paper", "hierarchical")],
+)
+def test_partitioned_releases_lie_between_their_bounds(profile: str, method: str) -> None:
+    """Theorem 4.4 and C.2 with constants, on a family with two levels."""
+    instance = hard.with_bits(hard.conforming([(100, 20), (20, 200)]), 4, np.random.default_rng(2))
+    case = Case("", instance.schema, instance.arrow(), dj.Workload.marginals(instance.schema, 1))
+    known, task = facts(case.schema, case.tables, public=True), Task.of(case.workload, BUDGET)
+    (error,) = case.errors(1, method=method, profile=profile)
+    assert lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0] * 0.1 <= error
+    assert error <= upper.proved(known, task, method, profile)
+
+
+@pytest.mark.parametrize("profile", ["paper", "tight"])
+def test_a_real_join_lies_between_its_bounds(profile: str) -> None:
+    """Flights and weather of the demo, carriers and delays alone: half the sensitivity <= measured <= proved."""
+    spec = dj.Spec.from_toml(ROOT / "src" / "dpjoin" / "data" / "demo.toml")
+    workload = dj.Workload.marginals(spec.schema, [("carrier",), ("delay",)])
+    release = dj.release(spec.schema, workload, spec.sources(), BUDGET, method="two_table", profile=profile)
+    found = bounds(spec.schema, spec.sources(), release)
+    assert repr(found).startswith("PRIVATE")
+    assert found.measured is not None
+    assert found.neighbours <= found.measured <= found.proved
+
+
+def test_the_committed_results_lie_between_their_bounds() -> None:
+    """Every hard family and every real join on the pages of results, for both profiles; `auto` is above the lower."""
+    rows = []
+    for page in ("theory-results.md", "theory-real.md"):
+        text = (ROOT / "docs" / "figures" / page).read_text(encoding="utf-8")
+        (table,) = re.findall(r"^\| tables \|[^\n]*\n\|[ -|]*\n((?:\|.*\n)*)", text, flags=re.MULTILINE)
+        rows += [[c.strip().replace(",", "") for c in line.strip("|").split("|")] for line in table.splitlines()]
+    assert len(rows) >= 25
+    for name, _, _, least, _, *pairs, auto in rows:
+        for measured, most in zip(pairs[::2], pairs[1::2], strict=True):
+            assert not measured or float(least) <= float(measured) <= float(most), name
+        assert float(least) <= float(auto), name
+
+
+# -- attacks, fits, the command ------------------------------------------------------------------------------------
+
+
+def test_both_flawed_ideas_are_told_apart_more_often_than_privacy_allows() -> None:
+    """Figure 1 at n = 200: right guesses beyond (e^eps + delta)/(1 + e^eps)."""
+    allowed = flawed.best_guess(BUDGET)
+    assert allowed == pytest.approx(0.7311, abs=1e-4)
+    assert flawed.success(flawed.idea_one, 5, BUDGET, 20) == 1
+    assert flawed.success(flawed.idea_two, 300, BUDGET, 40) > allowed + 0.1
+
+
+def test_slopes_have_intervals() -> None:
+    """A power law with noise: the exponent lies in its 95 % interval."""
+    rng = np.random.default_rng(3)
+    points = [
+        (float(x), 3 * x**0.5 * math.exp(0.1 * rng.standard_normal())) for x in np.repeat((10, 30, 90, 270, 810), 7)
+    ]
+    found, width = slope(points)
+    assert abs(found - 0.5) <= width < 0.05
+
+
+def test_the_reproduction_runs(tmp_path: Path) -> None:
+    """Its quick size writes every figure and the page of results."""
+    assert main(["--quick", "--to", str(tmp_path)]) == 0
+    figures = {f.name for f in tmp_path.iterdir()}
+    assert figures == {
+        *(f"theory-{n}.svg" for n in ("two_table", "bounds", "gap", "attacks", "time")),
+        "theory-results.md",
+    }
+    for figure in tmp_path.glob("*.svg"):
+        import xml.etree.ElementTree as xml
+
+        assert xml.parse(figure).getroot().tag.endswith("svg")
+
+
+def test_the_queries_of_a_case_are_nested() -> None:
+    """More queries hold the fewer ones, so that errors against |Q| compare like with like."""
+    instance = hard.uniform("star", keys=2, degree=2, size=8, rng=np.random.default_rng(0))
+    few, many = (asked("", instance, n).workload.groups[0] for n in (3, 9))
+    assert all((a[1] == b[1][:3]).all() for a, b in zip(few.parts, many.parts, strict=True))  # type: ignore[union-attr]
+    assert between("", [], 1)[0].startswith("##")
