@@ -1,0 +1,151 @@
+"""Releases that protect a person: replay on neighbours, ledgers, refusals, an attack, and the way from a spec file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpjoin as dj
+from dpjoin.engine.brute import BruteEngine
+from dpjoin.engine.interface import Clip
+from dpjoin.privacy.instance import Instance
+from dpjoin.spec.persons import protects
+from support.owners import (
+    SHAPES,
+    marginals,
+)
+from support.shop import run
+
+
+def test_moves_are_stated_for_the_unit() -> None:
+    """A person moves a clipped group by the limit whatever its signs; a row by √2 times that, if there are any."""
+    person, clip = SHAPES["two tables"], Clip(owner=("o",), limit=3, full=10)
+    (plain,) = marginals(person)[:1]
+    signed = dj.Workload.products(person, {"r": (["a"], np.array([[1.0, -1.0, 0.5]]))}).groups[0]
+    for schema, times in ((person, 1), (replace(person, unit=()), 2)):
+        inside = Instance.of(BruteEngine(schema, {"r": [], "s": []})).clipped(clip)
+        bound = inside.public_bound()
+        assert bound is not None
+        assert bound.value == inside.move_of_size(bound) == 30
+        assert inside.move_of_group(plain, bound).euclidean == 30
+        move, unit = inside.move_of_group(signed, bound), 2**16
+        assert (30 * unit) ** 2 * times <= move.euclidean**2 <= (30 * unit + 1) ** 2 * times
+        assert move.absolute == move.euclidean
+
+
+SPEC = """
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+unit = "patient"
+
+[tables.admissions]
+source = "admissions.parquet"
+attributes = ["patient", "ward"]
+
+[tables.visits]
+source = "visits.parquet"
+attributes = ["visit", "kind"]
+owner = "pid"
+unique = ["visit"]
+
+[tables.prescriptions]
+source = "prescriptions.parquet"
+attributes = ["visit", "drug"]
+owner_via = "visit"
+
+[attributes.patient]
+key = true
+[attributes.visit]
+key = true
+[attributes.ward]
+values = ["north", "south"]
+[attributes.kind]
+values = ["urgent", "planned"]
+[attributes.drug]
+values = ["x", "y", "z"]
+
+[workload]
+marginals = 2
+"""
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(5)
+    patients, visits = 600, 2000
+    tables = {
+        "admissions": {"patient": np.arange(patients), "ward": rng.choice(["north", "south"], patients)},
+        "visits": {
+            "pid": rng.integers(0, patients, visits),
+            "visit": np.arange(visits),
+            "kind": rng.choice(["urgent", "planned"], visits),
+        },
+        "prescriptions": {"visit": rng.integers(0, visits, 4000), "drug": rng.choice(["x", "y", "z"], 4000)},
+    }
+    for name, columns in tables.items():
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    (tmp_path / "clinic.toml").write_text(SPEC)
+    return tmp_path
+
+
+PROTECTS = "one patient with all rows in admissions, visits, prescriptions"
+
+
+def test_three_tables_from_the_command_line(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plan, release, evaluate; the unit is in every one of them, and in the manifest."""
+    spec, out = clinic / "clinic.toml", clinic / "out"
+    code, told, _ = run(capsys, "plan", spec)
+    assert code == 0
+    assert PROTECTS in " ".join(told.split())
+    assert "join results of each patient" in " ".join(told.split())
+    code, told, _ = run(capsys, "release", spec, "-o", out)
+    assert code == 0
+    assert PROTECTS in " ".join(told.split())
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["guarantee"]["unit"] == ["patient"]
+    assert manifest["guarantee"]["neighbours"] == PROTECTS
+    assert manifest["method"] == "clipped"
+    assert any("belongs to the patient of its visit" in a for a in manifest["assumptions"])
+    assert manifest["ledger"]["owner"] == ["patient"]
+    assert dj.load(out).schema.unit == ("patient",)
+    assert run(capsys, "evaluate", spec, out)[0] == 0
+    assert protects(dj.Spec.from_toml(spec).schema) == PROTECTS
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('unit = "patient"', 'unit = "paitent"', "privacy.unit ('paitent') must be an attribute, or 'row'"),
+        ('unit = "patient"', 'unit = "ward"', "attribute 'ward' is declared with text"),
+        ('unit = "patient"', 'unit = ""', "privacy.unit ('') must be an attribute"),
+        ('unit = "patient"', "unit = 3", "privacy.unit (3) must be"),
+        ('unit = "patient"', 'unit = "patient"\nmax_results = 0', "privacy.max_results (0) must be a whole number"),
+        ('owner_via = "visit"', "", "table 'prescriptions' must say whose its rows are"),
+        ('owner_via = "visit"', 'owner_via = "drug"', "must be unique in the table it points to"),
+        ('owner_via = "visit"', "owners = 0", "owners (0) must be a whole number, at least 1"),
+        ('unique = ["visit"]', "", "must be unique in the table it points to"),
+        ('unique = ["visit"]', 'unique = ["visit"]\nbounds = "enforce"', "must be unique in the table it points to"),
+        ('unit = "patient"', 'unit = "row"', "is about persons"),
+        ("[workload]", '[release]\nmethod = "capped"\n[workload]', "protects one row and not one patient"),
+        ("[workload]", '[release]\nprofile = "paper"\n[workload]', "protects one row and not one patient"),
+    ],
+)
+def test_a_wrong_unit_gets_one_line_and_costs_nothing(
+    clinic: Path, old: str, new: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = clinic / "clinic.toml"
+    spec.write_text(SPEC.replace(old, new))
+    before = sorted(p.name for p in clinic.iterdir())
+    code, _, told = run(capsys, "release", spec, "-o", clinic / "out")
+    told = " ".join(told.split())
+    assert code == 2
+    assert words in told
+    assert "Traceback" not in told
+    assert sorted(p.name for p in clinic.iterdir()) == before
