@@ -33,6 +33,8 @@ worse."""
 RANKS_SHARE, SIZES_SHARE = Fraction(4, 100), Fraction(5, 100)
 """Guess. Of rho, for the look: the ranks of all tables (a count of rows is then off by about 23 at (1, 1e-6)), and the
 join sizes that the candidates leave."""
+FEW_OWNERS = Fraction(15, 100)
+"""Guess. Of rho, for a second histogram of owners, where none stood out of the first."""
 BOUND_AFTER_LOOK = Fraction(30, 100)
 """Derived, as SENSITIVITY_SHARE. Of rho, for a noisy bound after a look."""
 DEGREES_SHARE, LIST_SHARE = Fraction(10, 100), Fraction(30, 100)

@@ -8,13 +8,14 @@ shift and no cap of any table. Where to clip is decided by a noisy histogram of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import measure_join
-from dpjoin.measure.owners import Owners, owners_told
+from dpjoin.measure.owners import Owners, few_owners_told, owners_told
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.ranks import EDGES
 from dpjoin.measure.shares import round_down
@@ -75,9 +76,19 @@ def split_clipped(split: Split, schema: Schema) -> ClippedShares:
     return ClippedShares(split, owners, Concentrated(round_down((split.rho - owners.rho) * constants.COUNT_SHARE)))
 
 
+WIDE_EDGES = tuple(4**n for n in range(13))
+"""Buckets in which few owners are many enough to be seen."""
+
+
 def measure_owners(curator: Curator, cost: Concentrated) -> Owners:
     """Owners by their join results."""
     return owners_told(curator.noisy_owners(owner_of_results(curator.schema), EDGES, cost))
+
+
+def measure_few_owners(curator: Curator) -> Owners:
+    """Where none stood out: a second histogram with wide buckets, which costs more."""
+    cost = Concentrated(round_down(curator.rho_left * constants.FEW_OWNERS))
+    return few_owners_told(curator.noisy_owners(owner_of_results(curator.schema), WIDE_EDGES, cost))
 
 
 @dataclass(frozen=True)
@@ -89,19 +100,27 @@ class Clipping:
     error: float
 
 
-def best_clipping(workload: Workload, owners: Owners, rho: Fraction) -> Clipping:
-    """The limit with the least noise and loss together: a function of noisy numbers alone."""
+def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float = 1.0) -> Clipping:
+    """The limit with the least noise and loss together: a function of noisy numbers alone.
+
+    A join of this size has at least so many results that no owner shows; these are lost.
+    """
     schema = workload.schema
     owner = owner_of_results(schema)
     counts = constants.LOST_ASKED if set(owner) & set(workload.attributes) else constants.LOST
+    hidden = max(0.0, size - owners.size)
 
     def at(limit: int) -> Clipping:
         clip = Clip(owner=owner, limit=limit, steep=not schema.unit)
         lost = owners.lost(clip)
-        noise = fitted_noise(workload, bound=limit, size=owners.size, rho=rho) + size_noise(limit, rho)
+        if hidden > 0:
+            lost = NoisyTotal(lost.noisy + hidden, math.hypot(lost.deviation, hidden))
+        noise = fitted_noise(workload, bound=limit, size=max(size, owners.size), rho=rho) + size_noise(limit, rho)
         return Clipping(clip, lost, noise + counts * lost.noisy)
 
-    return min(map(at, owners.limits), key=lambda found: found.error)
+    best = min(map(at, owners.limits), key=lambda found: found.error)
+    more = owners.hidden(best.clip.limit)
+    return replace(best, lost=NoisyTotal(best.lost.noisy + more, math.hypot(best.lost.deviation, more)))
 
 
 def clipped_tight(curator: Curator, workload: Workload, shares: ClippedShares, progress: Progress) -> Outcome:
@@ -112,9 +131,16 @@ def clipped_tight(curator: Curator, workload: Workload, shares: ClippedShares, p
         return release_clipping(curator, workload, Clipping(clip, NoisyTotal(0.0, 1.0), 0.0), shares.count, progress)
     progress("owners", 0, 1)
     owners = measure_owners(curator, shares.owners)
+    if not owners.visible:
+        owners = measure_few_owners(curator)
     progress("owners", 1, 1)
     best = best_clipping(workload, owners, curator.rho_left)
-    return release_clipping(curator, workload, best, shares.count, progress)
+    if owners.visible:
+        return release_clipping(curator, workload, best, shares.count, progress)
+    # Owners that noise hides may have any number of join results: bars say that next to nothing is known.
+    unknown = NoisyTotal(0.0, owners.deviation * WIDE_EDGES[len(WIDE_EDGES) // 2])
+    outcome = release_clipping(curator, workload, replace(best, lost=unknown), shares.count, progress)
+    return replace(outcome, strategy=f"{outcome.strategy}; too few owners to stand out of noise")
 
 
 def release_clipping(
@@ -133,16 +159,21 @@ def release_clipping(
     return Outcome(model, limit, max(1, round(model.total)), f"{how}; {strategy}")
 
 
+def _surely(look: Look) -> float:
+    """How many join results there are beyond doubt."""
+    return max(1.0, look.size.noisy - 2 * look.size.deviation)
+
+
 def forecast(look: Look, left: Remainder, shares: ClippedShares) -> float | None:
     """Noise of the best limit, and what it loses; after a look that has counted owners."""
-    if look.owners is None or left.laplace:
+    if look.owners is None or left.laplace or not look.owners.visible:
         return None
-    return best_clipping(look.workload, look.owners, left.capped).error
+    return best_clipping(look.workload, look.owners, left.capped, _surely(look)).error
 
 
 def resume(look: Look, left: Remainder, shares: ClippedShares, progress: Progress) -> Outcome:
     assert look.owners is not None
-    best = best_clipping(look.workload, look.owners, left.capped)
+    best = best_clipping(look.workload, look.owners, left.capped, _surely(look))
     return release_clipping(look.curator, look.workload, best, shares.count, progress)
 
 
