@@ -137,8 +137,8 @@ DECLARED_GAIN = 1.2
 # heavy_light ----------------------------------------------------------------------------------------------------------
 
 HEAVY_GAIN = 1.2
-"""Guess. By so much it may promise more than others: hot values that caps cut, or noise hides, are the largest
-errors."""
+"""Guess. By so much it may promise more than others on declared keys: hot values that caps cut, or noise hides, are the
+largest errors."""
 BLUR = 0.05
 """Guess. How far (total variation) the shape at one value is from that of all others, where noise hides it."""
 LIKELY_CORRELATED = 0.5

@@ -224,7 +224,7 @@ def forecast(look: Look, left: Remainder, shares: HeavyLightShares) -> float | N
     if not early and not chosen.heavy:
         return None
     asked = size * key_error(look.workload, keys, left.one_table) if keys else 0.0
-    return (chosen.error + asked) / (1.0 if early else constants.HEAVY_GAIN)
+    return (chosen.error + asked) / (constants.HEAVY_GAIN if shares.width is None and not early else 1.0)
 
 
 def release_heavy_light(look: Look, left: Remainder, shares: HeavyLightShares, progress: Progress) -> Outcome:
