@@ -17,14 +17,14 @@ BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 
 
 def worlds(rng: np.random.Generator) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
-    """A hundred patients with a visit each, and one with forty of a kind of their own; with and without that one."""
+    """A hundred patients with a visit each, and one with eighty of a kind of their own; with and without that one."""
     others = np.arange(1, 101)
     visits = {"o": others, "v": others, "a": rng.integers(0, 2, 100)}
     drugs = {"v": others, "b": rng.integers(0, 2, 100)}
-    mine = np.arange(1000, 1040)
-    visits_with = {"o": np.append(visits["o"], np.zeros(40, int)), "v": np.append(visits["v"], mine)}
-    visits_with["a"] = np.append(visits["a"], np.full(40, 2))
-    drugs_with = {"v": np.append(drugs["v"], mine), "b": np.append(drugs["b"], np.full(40, 2))}
+    mine = np.arange(1000, 1080)
+    visits_with = {"o": np.append(visits["o"], np.zeros(80, int)), "v": np.append(visits["v"], mine)}
+    visits_with["a"] = np.append(visits["a"], np.full(80, 2))
+    drugs_with = {"v": np.append(drugs["v"], mine), "b": np.append(drugs["b"], np.full(80, 2))}
     return (
         {"r": pa.table(visits_with), "s": pa.table(drugs_with)},
         {"r": pa.table(visits), "s": pa.table(drugs)},
