@@ -67,13 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--quick", action="store_true", help="one constant, one row, once")
     options = parser.parse_args(arguments)
-    runs, count, names = options.runs, options.rows, options.names or list(numbers())
+    every = numbers()
+    runs, count, names = options.runs, options.rows, options.names or list(every)
     if options.quick:
         runs, count, names = 1, 1, ["COUNT_SHARE"]
     some = rows(count)
     usual = [error(row, runs) for row in some]
     for name in names:
-        value, found = numbers()[name], []
+        value, found = every[name], []
         for factor in (Fraction(1, 2), Fraction(2)):
             setattr(constants, name, scaled(value, factor))
             try:
