@@ -31,7 +31,16 @@ from dpjoin.privacy.gauge import (
     ls_gauge,
 )
 from dpjoin.privacy.rational import exp_lower
-from dpjoin.privacy.residual import form_at, residual_sensitivity, sensitivity_forms, star, variable_count
+from dpjoin.privacy.residual import (
+    form_at,
+    local_sensitivity,
+    majorant,
+    moved_form,
+    residual_sensitivity,
+    sensitivity_forms,
+    star,
+    variable_count,
+)
 
 FORM = (3, 1, 4, 1, 5, 9, 2, 6)
 
@@ -178,3 +187,19 @@ def test_the_gauge_holds_far_away(values: dict[str, int]) -> None:
     assert level is not None
     gaps = [[gauge_bound(b, at + k) - local_sensitivity_at(b, k) for k in range(130)] for at in (level, level - 1)]
     assert min(gaps[0]) >= 0 > min(gaps[1])
+
+
+def test_local_sensitivity_is_that_of_the_worst_table() -> None:
+    """A row of the second or third table joins the 1000 rows of the first; one of the first, a single one."""
+    assert local_sensitivity(star((1000, 1, 1))) == 1000
+    assert local_sensitivity(star((1000, 1, 1), private=[1])) == 1
+
+
+def test_a_majorant_is_nowhere_below_its_form() -> None:
+    """At all points of a box, and equal at its lowest corner."""
+    widths, low = (2, 3, 1), (1, 0, 2)
+    constant, slopes, unit = majorant(moved_form(FORM, low), widths)
+    assert constant == unit * form_at(FORM, low)
+    for u in product(*(range(width + 1) for width in widths)):
+        value = form_at(FORM, [x + y for x, y in zip(low, u, strict=True)])
+        assert constant + sum(x * y for x, y in zip(slopes, u, strict=True)) >= unit * value
