@@ -28,7 +28,7 @@ WEIGHTS = np.ones((1, 3), dtype=np.int64)
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Schema((), (A,)), "table"),
+        (lambda: Schema((), (A,)), "must have at least one table"),
         (lambda: Kronecker("k", ("a", "b"), (Factor("cells"),), (3, 3)), "k"),
         (lambda: Kronecker("k", ("a",), (Factor("cells"), Factor("cells")), (3,)), "k"),
         (lambda: Products("p", (), (), (), Fraction(1)), "parts must be pairs"),
