@@ -300,10 +300,13 @@ def _result(node: ast.AST) -> Iterator[Replacement]:
 def _value(node: ast.expr, name: str) -> Iterator[Replacement]:
     """A constant 16 times as large or as small: first what is weaker, to judge by its name."""
     inside = list(ast.walk(node))
+    calls = [child for child in inside if isinstance(child, ast.Call)]
     if any(isinstance(child, ast.Set | ast.Tuple | ast.List | ast.Dict) for child in inside):
         return
+    if any(_name(call) != "Fraction" for call in calls):  # no number
+        return
     whole = all(not isinstance(child, ast.Constant) or type(child.value) is int for child in inside)
-    divided = ast.FloorDiv() if whole and not any(isinstance(child, ast.Call) for child in inside) else ast.Div()
+    divided = ast.FloorDiv() if whole and not calls else ast.Div()
     small, large = (ast.BinOp(node, sign, ast.Constant(16)) for sign in (divided, ast.Mult()))
     is_upper = any(word in name for word in ("LARGEST", "MOST", "LOWER"))  # 16 times a lower bound is none
     for new in (large, small) if is_upper else (small, large):
