@@ -74,3 +74,4 @@ def test_the_version_is_stated_once() -> None:
     """In `__init__.py`; what else names it agrees."""
     assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dynamic"]
     assert f"\nversion: {dj.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {dj.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1,0 +1,62 @@
+"""The tree is as the pages and the limits say."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lines
+from support.paths import ROOT
+
+SOURCE = ROOT / "src" / "dpjoin"
+TESTS = ROOT / "tests"
+KINDS = {"unit", "property", "oracle", "replay", "known_bad", "statistical", "paper", "docs"}
+
+
+def test_no_file_is_long() -> None:
+    """More than 500 lines of code are two ideas."""
+    assert [name for name, count in lines.count().items() if count > 500] == []
+
+
+def test_every_test_is_in_the_folder_of_its_kind() -> None:
+    """So that the folder says what a failure refutes; pytest has a marker for each."""
+    folders = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
+    assert folders == KINDS
+
+
+def test_no_test_imports_from_a_test() -> None:
+    """What tests share is in tests/support."""
+    for path in TESTS.rglob("*.py"):
+        for module in imported(path):
+            assert not module.rpartition(".")[2].startswith("test_"), f"{path.name} imports {module}"
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
+def test_pages_name_files_that_exist(page: Path) -> None:
+    """Modules and tests; the changelog may name what is gone."""
+    if page.name == "CHANGELOG.md":
+        return
+    bases = (ROOT, SOURCE, ROOT / "benchmarks")
+    for name in re.findall(r"`([\w./-]+\.py)`", page.read_text(encoding="utf-8")):
+        known = any((base / name).exists() for base in bases)
+        assert known or ("/" not in name and any(SOURCE.rglob(name))), f"{page.name} names {name}"
+
+
+def test_make_help_names_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", makefile, flags=re.MULTILINE)
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"^make (\S+)", shown, flags=re.MULTILINE)) == set(targets.split())
