@@ -94,7 +94,7 @@ def released(join: Join, schema: dj.Schema, budget: dj.Budget) -> dict[str, floa
         "tv": mean_total_variation(split(join, answers), join.exact),
         "covered": float(covered.mean()),
         "seconds": time.perf_counter() - started,
-        "method": release.facts["method"],
+        "method": release.method,
     }
 
 

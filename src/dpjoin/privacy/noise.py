@@ -160,6 +160,8 @@ def truncated_discrete_laplace(*, scale: Fraction, half_width: int) -> int:
     """
     _require_positive("scale", scale)
     _require_half_width(half_width)
+    if half_width <= scale:
+        return _by_uniform(half_width, lambda x: Fraction(abs(x)) / scale)
     return _by_rejection(half_width, lambda: discrete_laplace(scale=scale))
 
 
@@ -170,6 +172,8 @@ def truncated_discrete_gaussian(*, variance: Fraction, half_width: int) -> int:
     """
     _require_positive("variance", variance)
     _require_half_width(half_width)
+    if half_width**2 <= 2 * variance:
+        return _by_uniform(half_width, lambda x: x * x / (2 * variance))
     return _by_rejection(half_width, lambda: discrete_gaussian(variance=variance))
 
 
@@ -177,7 +181,7 @@ def truncated_discrete_laplace_array(*, scale: Fraction, half_width: int, size: 
     """`size` independent draws of `truncated_discrete_laplace`, int64; half_width < 2**62. Proof: P-10."""
     _require_positive("scale", scale)
     _require_half_width(half_width, below=1 << 62)
-    if scale > _LARGEST_FLOAT_SCALE:
+    if half_width <= scale or scale > _LARGEST_FLOAT_SCALE:
         draws = _object_array(lambda: truncated_discrete_laplace(scale=scale, half_width=half_width), size)
         return draws.astype(np.int64)
     return half_width + _collect(lambda count: _within(_laplace_batch(scale, count), half_width), size)
@@ -187,7 +191,7 @@ def truncated_discrete_gaussian_array(*, variance: Fraction, half_width: int, si
     """`size` independent draws of `truncated_discrete_gaussian`, int64; half_width < 2**62. Proof: P-11."""
     _require_positive("variance", variance)
     _require_half_width(half_width, below=1 << 62)
-    if not _SMALLEST_FLOAT_VARIANCE <= variance < _LARGEST_FLOAT_SCALE**2:
+    if half_width**2 <= 2 * variance or not _SMALLEST_FLOAT_VARIANCE <= variance < _LARGEST_FLOAT_SCALE**2:
         draws = _object_array(lambda: truncated_discrete_gaussian(variance=variance, half_width=half_width), size)
         return draws.astype(np.int64)
     scale = isqrt(floor(variance)) + 1
@@ -380,6 +384,14 @@ def _collect(batch: Callable[[int], IntArray], size: int) -> IntArray:
 
 def _within(values: IntArray, half_width: int) -> IntArray:
     return values[np.abs(values) <= half_width]
+
+
+def _by_uniform(half_width: int, exponent: Callable[[int], Fraction]) -> int:
+    """Wide noise, narrow support: a uniform proposal is kept with probability exp(-1) at least."""
+    while True:
+        x = uniform_below(2 * half_width + 1) - half_width
+        if bernoulli_exp(exponent(x)):
+            return half_width + x
 
 
 def _by_rejection(half_width: int, draw: Callable[[], int]) -> int:
