@@ -218,7 +218,7 @@ def small_release(**options: Any) -> dj.Release:
     return dj.release(PAIR, dj.Workload.marginals(PAIR, 1), frames, BUDGET, **options)
 
 
-@pytest.mark.parametrize("method", ["auto", "two_table", "uniformize", "hybrid"])
+@pytest.mark.parametrize("method", ["auto", "two_table", "uniformize", "heavy_light"])
 def test_an_accountant_of_another_budget_does_not_make_a_release(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever spends more than the budget says, nothing comes out that says otherwise."""
     honest = budgets.Budget.rho

@@ -24,7 +24,7 @@ def test_scopes_from_the_exact_number_of_rows_are_caught(exact: bool, monkeypatc
     rows = {t.name: [{a: int(rng.integers(0, 3)) for a in t.attributes} for _ in range(cells)] for t in schema.tables}
     fewer = {**rows, "s": rows["s"][1:]}
     seen: list[Curator] = []
-    total, with_rows = alone.measure_total, alone._with_rows
+    total, with_rows = alone.measure_total, alone._with_enough_rows
 
     def watched(curator: Curator, *more: Any) -> Any:
         seen.append(curator)

@@ -58,7 +58,7 @@ def test_methods_quick_run_has_every_column_and_writes_nothing(
     monkeypatch.setattr(methods, "measure", noted)
     assert methods.main(["--quick"]) == 0
     assert list(found) == list(methods.COLUMNS)
-    for name in ("as_one", "uniformize", "per_table", "per_table_numpy", "hybrid", "auto"):
+    for name in ("as_one", "uniformize", "per_table", "per_table_numpy", "heavy_light", "auto"):
         assert found[name]["tv"] < found["uniform"]["tv"]
     assert "auto within" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
@@ -93,7 +93,7 @@ def test_wide_quick_run_meets_its_targets(quick_run: Callable[[Any], str]) -> No
 
 def test_unseen_quick_run_has_every_method_and_draws_the_same_again(quick_run: Callable[[Any], str]) -> None:
     text = quick_run(unseen)
-    assert "| tables | auto | two_table | capped | keyed | hybrid | per_table |" in text
+    assert "| tables | auto | two_table | capped | heavy_light | per_table |" in text
     assert "| tables | auto | multi_table | capped | per_table |" in text
     assert text.count("90 % bars of auto cover") == len(unseen.DRAW)
     for draw in unseen.DRAW.values():
