@@ -187,7 +187,7 @@ def test_answers_and_bars_are_the_same(shape: str) -> None:
     for group in _groups():
         assert np.allclose(shared.error(group, 0.9), dense.error(group, 0.9), rtol=1e-7), group.name
     for statement in ("SELECT AVG(d) FROM joined", "SELECT a, AVG(d) FROM joined WHERE d > 0 GROUP BY a"):
-        (asked,) = parse_measures(_schema(), statement)
+        (asked,) = (m.asked for m in parse_measures(_schema(), statement))
         assert isinstance(asked, Average)
         assert np.allclose(averages(shared, asked), averages(dense, asked), rtol=1e-9)
         bars = average_half_widths(shared, asked, 0.9)
@@ -198,7 +198,7 @@ def test_averages_know_what_no_clique_could_fit() -> None:
     """A marginal that was looked at and left out makes bars of averages longer, by how far its values are apart."""
     _, loose = _models("chain", sigma=1.0)
     known = replace(loose, known=(frozenset("ad"),), floor=0.0, deviations=())
-    (asked,) = parse_measures(_schema(), "SELECT a, AVG(d) FROM joined GROUP BY a")
+    (asked,) = (m.asked for m in parse_measures(_schema(), "SELECT a, AVG(d) FROM joined GROUP BY a"))
     assert isinstance(asked, Average)
     before = average_half_widths(known, asked, 0.9)
     left_out = replace(known, misfits=(model.Misfit(("a", "d"), ratio=1e3, deviation=0.0),))

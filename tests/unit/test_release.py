@@ -249,7 +249,7 @@ def test_calls_of_the_wrong_kind_are_refused_before_a_row_is_read(released: dj.R
         dj.Workload.marginals(schema, ["a", "b"])
     with pytest.raises(dj.ReleaseError, match=r"rows \(1000\.0\) must be a whole number"):
         released.sample(1e3, seed=1)  # type: ignore[arg-type]
-    with pytest.raises(dj.ReleaseError, match=r"seed \(-1\) must be a whole number"):
+    with pytest.raises(dj.ReleaseError, match=r"seed \(-1\) must be at least 0"):
         released.sample(1, seed=-1)
 
 

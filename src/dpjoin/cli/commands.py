@@ -141,7 +141,8 @@ def plan(
     """
     loaded = _spec(spec)
     from dpjoin.auto.plan import plan as make_plan
-    from dpjoin.cli.screens import show_json, show_plan
+    from dpjoin.cli.printing import show_json
+    from dpjoin.cli.screens import show_plan
 
     with _about(spec):
         planned = make_plan(loaded, degree=degree, join_size=join_size)
@@ -173,7 +174,8 @@ def release(
     from dpjoin.auto.plan import check_feasible
     from dpjoin.auto.registry import chosen_method
     from dpjoin.cli.journal import recorded, sources_of, spent_before
-    from dpjoin.cli.screens import next_commands, release_summary, show_json, show_release
+    from dpjoin.cli.printing import show_json
+    from dpjoin.cli.screens import next_commands, release_summary, show_release
     from dpjoin.terminal import terminal_progress
 
     with _about(spec):
@@ -208,27 +210,39 @@ def release(
 def answer(
     folder: Folder,
     statement: Annotated[str, _argument("SQL", "A SELECT over the table joined; - reads stdin.")],
+    coverage: Annotated[float, typer.Option(metavar="P", help="How often a bar is to hold the truth.")] = 0.9,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV on stdout.")] = False,
     as_json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A new .csv, .json or .parquet file.")
+    ] = None,
 ) -> None:
     """Ask a release in SQL, with error bars.
 
     Counts, sums and averages come from the model, with error bars; anything else is computed over the synthetic rows.
     """
-    from dpjoin.cli.screens import show_answers, show_json
+    from dpjoin.cli.printing import json_text, show_answers, show_json
     from dpjoin.released.files import load
-    from dpjoin.released.query import ask
 
-    opened = load(folder)
-    answers = ask(opened, sys.stdin.read() if statement == "-" else statement)
-    if answers.coverage is None:
-        each = opened.rows_stand_for
-        scale = f"; each row stands for {each:,.1f} join results" if each > 1.0001 else ""
-        _say(f"note: computed over the synthetic rows, so no error bars are known{scale} ({answers.why})")
-    elif any(bar is None for _, _, bars in answers.rows for bar in bars):
-        _say("note: ? marks numbers without a known error bar: their attributes were never measured together")
+    if as_csv and as_json:
+        raise ReleaseError("--csv and --json exclude each other; choose one")
+    if out is not None:
+        _check_file(out, (".csv", ".json", ".parquet"))
+    answers = load(folder).ask(sys.stdin.read() if statement == "-" else statement, coverage=coverage)
+    for note in answers.notes:
+        _say(f"note: {note}")
+    if out is not None and out.suffix == ".json":
+        _write_new(out, json_text(answers.to_json()).encode(), mode=0o644)
+    elif out is not None:
+        _write_table(answers.to_arrow(), out)
+    if out is not None:
+        rows = "1 row" if len(answers) == 1 else f"{len(answers):,} rows"
+        _say(f"wrote {rows} to {out}")
     if as_json:
         show_json(answers.to_json())
-    else:
+    elif as_csv:
+        sys.stdout.write(_csv(answers.to_arrow()).decode())
+    elif out is None:
         show_answers(answers)
 
 
@@ -238,6 +252,7 @@ def synthesize(
     rows: Annotated[int, _number("N", "How many rows.", show_default=False)],
     out: Annotated[Path, _out("FILE", "A new .parquet or .csv file.", show_default=False)],
     seed: Annotated[int, _number("S", "The same seed draws the same rows.")] = 0,
+    bins: Annotated[bool, typer.Option("--bins", help="Add columns with the bins of numbers.")] = False,
 ) -> None:
     """Draw synthetic rows from a release.
 
@@ -245,21 +260,12 @@ def synthesize(
     """
     from dpjoin.released.files import load
 
-    if out.suffix not in (".parquet", ".csv"):
-        raise ReleaseError(f"{out}: the file must end in .parquet or .csv; rename it")
-    _check_new(out)
+    _check_file(out, (".parquet", ".csv"))
     try:
-        table = load(folder).sample(rows, seed=seed)
+        table = load(folder).sample(rows, seed=seed, bins=bins)
     except MemoryError:
         raise ReleaseError(f"--rows ({rows:,}) must fit into memory; ask for fewer, each part with its seed") from None
-    partial = out.with_name(f".{out.name}.partial")
-    try:
-        _write_rows(table, partial, csv=out.suffix == ".csv")
-        partial.rename(out)
-    except OSError as error:
-        raise ReleaseError(f"{out}: the rows cannot be written: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)  # gone already, unless something stopped it
+    _write_table(table, out)
     _say(f"wrote {rows:,} rows to {out}")
 
 
@@ -274,7 +280,8 @@ def evaluate(
 
     Opens the private tables. What it prints is for the custodian and must not be published.
     """
-    from dpjoin.cli.screens import show_evaluation, show_json
+    from dpjoin.cli.printing import show_json
+    from dpjoin.cli.screens import show_evaluation
     from dpjoin.evaluation import evaluate as compare
     from dpjoin.released.files import load
     from dpjoin.terminal import terminal_progress
@@ -319,9 +326,9 @@ def demo(
 def _demo(path: Path, folder: Path) -> None:
     from dpjoin.api import release as run
     from dpjoin.auto.plan import plan as make_plan
-    from dpjoin.cli.screens import next_commands, show_answers, show_evaluation, show_release
+    from dpjoin.cli.printing import show_answers
+    from dpjoin.cli.screens import next_commands, show_evaluation, show_release
     from dpjoin.evaluation import evaluate as compare
-    from dpjoin.released.query import ask
 
     spec = _spec(path)
     planned = make_plan(spec)
@@ -338,7 +345,7 @@ def _demo(path: Path, folder: Path) -> None:
     show_release(made, str(folder))
     question = "SELECT carrier, COUNT(*) FROM joined WHERE delay >= 60 GROUP BY carrier ORDER BY 2 DESC LIMIT 5"
     _say(f"\n3. answer    the five carriers with most departures an hour late or more\n             {question}")
-    show_answers(ask(made, question))
+    show_answers(made.ask(question))
     _say("4. evaluate  true errors; this is sample data, so they may be shown. Yours stay PRIVATE.")
     show_evaluation(compare(made, sources), sample=True)
     _say(f"\nThe release is in {folder}/. " + next_commands(str(folder), ["carrier"]))
@@ -432,20 +439,46 @@ def _write_new(path: Path, content: bytes, *, mode: int) -> None:
         raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
 
 
-def _write_rows(table: Any, path: Path, *, csv: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if csv:
-        import pyarrow as pa
-        from pyarrow.csv import write_csv
+def _check_file(out: Path, suffixes: tuple[str, ...]) -> None:
+    if out.suffix not in suffixes:
+        raise ReleaseError(f"{out}: the file must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}; rename it")
+    _check_new(out)
 
-        # The CSV writer knows no dictionaries.
-        plain = [pa.string() if pa.types.is_dictionary(f.type) else f.type for f in table.schema]
-        schema = pa.schema([f.with_type(t) for f, t in zip(table.schema, plain, strict=True)])
-        write_csv(table.cast(schema), path)
-    else:
-        from pyarrow.parquet import write_table
 
-        write_table(table, path, compression="zstd")
+def _write_table(table: Any, out: Path) -> None:
+    """A table as a new CSV or Parquet file: all of it or nothing."""
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if out.suffix == ".csv":
+            _write_csv(table, partial)
+        else:
+            from pyarrow.parquet import write_table
+
+            write_table(table, partial, compression="zstd")
+        partial.rename(out)
+    except OSError as error:
+        raise ReleaseError(f"{out}: the rows cannot be written: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)  # gone already, unless something stopped it
+
+
+def _write_csv(table: Any, where: Any) -> None:
+    import pyarrow as pa
+    from pyarrow.csv import write_csv
+
+    # The CSV writer knows no dictionaries.
+    plain = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema]
+    schema = pa.schema([f.with_type(t) for f, t in zip(table.schema, plain, strict=True)])
+    write_csv(table.cast(schema), where)
+
+
+def _csv(table: Any) -> bytes:
+    import io
+
+    held = io.BytesIO()
+    _write_csv(table, held)
+    return held.getvalue()
 
 
 def _example_attributes(made: Release) -> list[str]:

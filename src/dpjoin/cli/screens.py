@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -23,50 +19,12 @@ from dpjoin.measure.progress import Progress, silent
 from dpjoin.model.joined import Joined
 from dpjoin.model.union import Union
 from dpjoin.privacy.degree_bounds import churn
-from dpjoin.released.query import Answers
 from dpjoin.released.release import Release
+from dpjoin.released.shown import console, number, table
 from dpjoin.spec.persons import protects
 from dpjoin.spec.workload import Workload
 
-WIDTH = 100
 GROUPS_SHOWN = 40
-
-
-def console() -> Console:
-    """A console that prints text as it is: bins like [0, 15) are not markup."""
-    plain = Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
-    if not plain.is_terminal or plain.width > WIDTH:
-        plain.width = WIDTH
-    return plain
-
-
-def show_json(document: object) -> None:
-    """JSON on stdout; numbers that are not numbers become null."""
-    json.dump(_clean(document), sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _clean(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Decimal):
-        return int(value) if value == int(value) else float(value)
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def number(value: float | None, bar: float | None = None) -> str:
-    """A number for people: no digits that the noise has eaten, and all that a short bar leaves."""
-    if value is None or not math.isfinite(value):
-        return "?"
-    if bar is not None and 0 < bar < 1:
-        return f"{value:,.{min(1 - math.floor(math.log10(bar)), 6)}f}"
-    if abs(value) >= 10 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.2g}"
 
 
 def _facts(lines: Mapping[str, str]) -> Table:
@@ -76,17 +34,6 @@ def _facts(lines: Mapping[str, str]) -> Table:
     table.add_column()
     for name, text in lines.items():
         table.add_row(name, text)
-    return table
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table with headings; one that begins with > has numbers below it, to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for head in heads:
-        right = head.startswith(">")
-        table.add_column(head.removeprefix(">"), justify="right" if right else "left", no_wrap=right)
-    for row in rows:
-        table.add_row(*row)
     return table
 
 
@@ -107,9 +54,9 @@ def show_plan(plan: Plan) -> None:
     if "\n" in plan.drawing:
         out.print(plan.drawing + "\n")
     stages = ((s.name, f"{100 * s.share:.0f} %", s.mechanism, s.note) for s in plan.stages)
-    out.print(_table(("budget for", ">share", "mechanism", ""), stages))
+    out.print(table(("budget for", ">share", "mechanism", ""), stages))
     groups = ((g.name, f"{g.queries:,}", f"{g.cells:,}") for g in plan.groups[:GROUPS_SHOWN])
-    out.print(_table(("group", ">queries", ">cells"), groups))
+    out.print(table(("group", ">queries", ">cells"), groups))
     _say_cut(out, len(plan.groups))
     if plan.expected:
         heads = (">largest degree", ">sensitivity", ">join size ±", ">each count ±")
@@ -119,7 +66,7 @@ def show_plan(plan: Plan) -> None:
             + (() if e.share_of_join is None else (f"{100 * e.share_of_join:.2g} %",))
             for e in plan.expected
         )
-        out.print(_table(heads + sized, rows))
+        out.print(table(heads + sized, rows))
         # Laplace noise is for few marginals, which leave a fit little to add.
         few = all(s.mechanism == "discrete Laplace" for s in plan.stages)
         out.print(
@@ -129,7 +76,7 @@ def show_plan(plan: Plan) -> None:
         )
     if plan.buckets:
         buckets = ((b.degrees, f"{b.sensitivity:,}", number(b.count), number(b.cell)) for b in plan.buckets)
-        out.print(_table((">noisy degree", ">sensitivity", ">size ±", ">each count ±"), buckets))
+        out.print(table((">noisy degree", ">sensitivity", ">size ±", ">each count ±"), buckets))
         out.print(_BUCKETS)
     for note in plan.notes:
         out.print(note)
@@ -212,12 +159,12 @@ def show_release(release: Release, folder: str) -> None:
             (str(p["part"]), str(p["values"]), f"{p['sensitivity_bound']:,}", f"{p['size']:,}", str(p["strategy"]))
             for p in parts
         )
-        out.print(_table((">part", "values", ">sensitivity", ">size", ""), told))
+        out.print(table((">part", "values", ">sensitivity", ">size", ""), told))
     groups = (
         (g["group"], f"{g['queries']:,}", number(g["median_error"]), number(g["largest_error"]))
         for g in group_errors(release, GROUPS_SHOWN)
     )
-    out.print(_table(("group", ">queries", ">median ±", ">largest ±"), groups))
+    out.print(table(("group", ">queries", ">median ±", ">largest ±"), groups))
     _say_cut(out, len(release.workload.groups))
     out.print("± are error bars for 90 % coverage, computed from the noise; they are part of the release.")
 
@@ -248,32 +195,6 @@ def _sensitivity_words(release: Release) -> str:
     return words + ("; rows that it pushes out move as much each" if pushes else "")
 
 
-def show_answers(answers: Answers) -> None:
-    """A result with error bars where they are known."""
-    bar_heads = () if answers.coverage is None else (f">± {100 * answers.coverage:.0f} %",)
-    heads = list(answers.labels)
-    for i, title in enumerate(answers.titles):
-        numeric = all(isinstance(numbers[i], _NUMBERS) for _, numbers, _ in answers.rows)
-        heads += [f">{title}" if numeric else title, *bar_heads]
-    rows = []
-    for labels, numbers, bars in answers.rows:
-        cells = [str(label) for label in labels]
-        for i, value in enumerate(numbers):
-            # Numbers with a bar are rounded to what the noise leaves; others are shown as DuckDB gave them.
-            cells += [_exact(value)] if answers.coverage is None else [number(value, bars[i]), number(bars[i])]
-        rows.append(cells)
-    console().print(_table(heads, rows))
-
-
-_NUMBERS = (int, float, Decimal)  # DuckDB's sums of whole numbers are decimals
-
-
-def _exact(value: Any) -> str:
-    if value is None or isinstance(value, bool) or not isinstance(value, _NUMBERS):
-        return "" if value is None else str(value)
-    return f"{value:,}" if value % 1 == 0 else f"{value:.6g}"
-
-
 def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
     """The true error of a release. PRIVATE, unless the tables are sample data."""
     out = console()
@@ -289,7 +210,7 @@ def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
         )
         for g in evaluation.groups[:GROUPS_SHOWN]
     )
-    out.print(_table(("group", ">queries", ">max", ">mean", ">TV", ">bar", ">covered"), groups))
+    out.print(table(("group", ">queries", ">max", ">mean", ">TV", ">bar", ">covered"), groups))
     _say_cut(out, len(evaluation.groups))
     mean_tv = evaluation.mean_total_variation
     shown_tv = f"mean total variation {mean_tv:.3f}; " if mean_tv is not None else ""

@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpjoin.errors import ReleaseError, suggest
-from dpjoin.released.release import Release
-from dpjoin.spec.schema import OTHER
+from dpjoin.errors import ReleaseError, SpecError, suggest
+from dpjoin.released.release import Release, checked_coverage
+from dpjoin.released.result import Answers
+from dpjoin.spec.schema import OTHER, Attribute
 from dpjoin.spec.sql import Measure, Query, columns_of, read_query, rows_shown
-from dpjoin.spec.sql_tree import Unsupported
+from dpjoin.spec.sql_tree import Unsupported, bins_name
 from dpjoin.spec.workload import Average, Workload
-
-
-@dataclass(frozen=True)
-class Answers:
-    """A small result: labels, then numbers; `bars` has one half-width per number, or None where none is known."""
-
-    labels: tuple[str, ...]
-    titles: tuple[str, ...]
-    rows: tuple[tuple[tuple[Any, ...], tuple[Any, ...], tuple[float | None, ...]], ...]
-    coverage: float | None
-    """None: the answers come from the synthetic rows and have no error bars."""
-    why: str = ""
-    """Why there are no error bars."""
-
-    def to_json(self) -> dict[str, Any]:
-        rows = []
-        for labels, numbers, bars in self.rows:
-            row = dict(zip(self.labels, labels, strict=True)) | dict(zip(self.titles, numbers, strict=True))
-            if self.coverage is not None:
-                row |= {f"{title} ±": bar for title, bar in zip(self.titles, bars, strict=True)}
-            rows.append(row)
-        source = "model" if self.coverage is not None else "synthetic rows"
-        return {"source": source, "coverage": self.coverage, "rows": rows}
 
 
 def ask(release: Release, statement: str, *, coverage: float = 0.9) -> Answers:
     """Answer a statement. What is no linear query or average goes to DuckDB, over the synthetic rows."""
+    coverage = checked_coverage(coverage)
     try:
         query = read_query(release.schema, statement)
     except Unsupported as reason:
@@ -50,7 +28,9 @@ def ask(release: Release, statement: str, *, coverage: float = 0.9) -> Answers:
         except ReleaseError as error:
             raise ReleaseError(_refused(release, statement, str(reason), str(error))) from None
         rows = tuple(((), tuple(row.values()), ()) for row in table.to_pylist())
-        return Answers((), tuple(table.column_names), rows, None, str(reason).removeprefix("SQL: "))
+        titles = tuple(table.column_names)
+        notes = _notes_on_rows(release, statement, str(reason).removeprefix("SQL: "))
+        return Answers((), titles, rows, None, notes, release.guarantee, table=table)
     return _from_model(release, query, coverage)
 
 
@@ -63,8 +43,9 @@ def _refused(release: Release, statement: str, reason: str, error: str) -> str:
         return f"SQL: attribute {missing[0]!r} is not in this release; {suggest(missing[0], release.attributes)}"
     if (unknown := re.search(r'column "([^"]+)" not found', error)) is not None:
         return f"SQL: {unknown[1]!r} is not an attribute; {suggest(unknown[1], release.attributes)}"
-    if "No function matches" in error and (binned := [a for a in named if schema.attribute(a).bins is not None]):
-        return f"{reason} (the synthetic rows cannot tell either: they hold bins of {', '.join(binned)} as text)"
+    if "convert string" in error and (binned := [a for a in named if schema.attribute(a).bins is not None]):
+        bins = bins_name(schema, binned[0])
+        return f"{reason} (the synthetic rows hold numbers of {binned[0]}; compare their bins in {bins})"
     said = re.sub(r"^SQL: (\w+ Error: )?", "", error)
     return f"{reason} (the synthetic rows cannot tell either: {said})"
 
@@ -88,17 +69,87 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
         )
         for i in shown
     )
-    return Answers(query.names, _titles(query), rows, coverage)
+    titles = _titles(query)
+    notes = []
+    if any(bar is None for _, _, bars in rows for bar in bars):
+        notes.append("? marks numbers without a known error bar: their attributes were never measured together")
+    if binned := sorted({m.of for m in query.measures if m.of is not None and m.bins is not None}):
+        notes.append(f"of {', '.join(binned)} only bins are known, and the ± of sums and averages makes room for that")
+    plain = frozenset(t for t, m in zip(titles, query.measures, strict=True) if isinstance(m.asked, Average))
+    bins = tuple(_bins(release.schema.attribute(a)) for a in query.by)
+    return Answers(query.names, titles, rows, coverage, tuple(notes), release.guarantee, bins, plain)
+
+
+def _notes_on_rows(release: Release, statement: str, reason: str) -> tuple[str, ...]:
+    each = release.rows_stand_for
+    scale = f"; each row stands for {each:,.1f} join results" if each > 1.0001 else ""
+    notes = [f"computed over the synthetic rows, so no error bars are known{scale} ({reason})"]
+    named = columns_of(release.schema, statement)
+    if binned := [a for a in named if release.schema.attribute(a).bins is not None]:
+        notes.append(
+            f"numbers of {', '.join(binned)} are drawn within their bins; {bins_name(release.schema, binned[0])} "
+            "has the bins themselves"
+        )
+    return tuple(notes)
+
+
+def _bins(attribute: Attribute) -> tuple[str, ...]:
+    return tuple(map(str, attribute.labels)) if attribute.bins is not None else ()
+
+
+def describe(release: Release, *, coverage: float = 0.9) -> Answers:
+    """One row per column: its kind, its domain, its most frequent value; how many rows have a value, their average."""
+    coverage = checked_coverage(coverage)
+    rows = []
+    for name in release.attributes:
+        attribute = release.schema.attribute(name)
+        quoted = '"' + name.replace('"', '""') + '"'
+        known = f" WHERE {quoted} <> '{OTHER}'" if attribute.other else ""
+        asked = [f"SELECT COUNT(*) FROM joined{known}"]
+        if _summable(attribute):
+            asked.append(f"SELECT AVG({quoted}) FROM joined")
+        numbers, bars = (
+            [float(ask(s)[0]) for s in asked] for ask in (release.answer, lambda s: release.error(s, coverage=coverage))
+        )
+        cells = release.answer(Workload.marginals(release.schema, [(name,)]))
+        frequent = str(_label(attribute.labels[int(np.argmax(cells))]))
+        missing = [None] * (2 - len(asked))
+        told = (name, _kind(attribute), _domain(attribute), frequent)
+        rows.append((told, (*numbers, *missing), (*(b if math.isfinite(b) else None for b in bars), *missing)))
+    labels = ("column", "kind", "domain", "most frequent")
+    years = frozenset({"average"})
+    return Answers(labels, ("rows", "average"), tuple(rows), coverage, (), release.guarantee, (), years)
+
+
+def _summable(attribute: Attribute) -> bool:
+    try:
+        return not isinstance(attribute.labels[0], bool) and bool(attribute.amounts)
+    except SpecError:
+        return False
+
+
+def _kind(attribute: Attribute) -> str:
+    if attribute.bins is not None:
+        return "numbers in bins"
+    first = attribute.labels[0]
+    return "true or false" if isinstance(first, bool) else "whole numbers" if isinstance(first, int) else "text"
+
+
+def _domain(attribute: Attribute) -> str:
+    if attribute.range is not None:
+        return f"{attribute.range[0]} to {attribute.range[1]}"
+    known = [str(label) for label in attribute.labels[: attribute.size - attribute.other]]
+    few = known if len(known) <= 6 else [*known[:3], "…", known[-1]]
+    return ", ".join(few)
 
 
 def _cells(release: Release, query: Query, measure: Measure, coverage: float) -> tuple[Any, Any]:
     """Answers and error bars of one aggregate, with one axis per grouped attribute in the statement's order."""
     group = measure.asked
-    part = group if isinstance(group, Average) else Workload(release.schema, (group,))
     order = [group.scope.index(a) for a in query.by]
     order += [i for i in range(len(group.scope)) if i not in order]
     shape = tuple(release.schema.attribute(a).size for a in query.by)
-    found = (release.answer(part), release.error(part, coverage=coverage))
+    found = (release.answer(measure), release.error(measure, coverage=coverage))
     answers, bars = (array.reshape(group.answer_shape).transpose(order).reshape(shape) for array in found)
     return answers, bars
 

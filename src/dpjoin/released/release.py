@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpjoin.canonical import flag, real, shown, whole
 from dpjoin.errors import BudgetError, ReleaseError, suggest
 from dpjoin.model.averages import average_half_widths, averages
 from dpjoin.model.joined import Joined
@@ -23,9 +24,15 @@ from dpjoin.model.threads import one_blas_thread
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.ledger import Ledger
+from dpjoin.released.bin_widths import widened
+from dpjoin.released.result import Answers, to_pandas, to_polars
 from dpjoin.released.rows import drawn_counts, rows_table, sampled_table, whole_counts
+from dpjoin.released.shown import html_lines
 from dpjoin.spec.hypergraph import describe_join
+from dpjoin.spec.persons import protects
 from dpjoin.spec.schema import Schema
+from dpjoin.spec.sql import Measure, parse_measures
+from dpjoin.spec.sql_tree import bins_name
 from dpjoin.spec.workload import Average, Group, Workload
 
 if TYPE_CHECKING:
@@ -36,6 +43,8 @@ MAX_SYNTHETIC_ROWS = 2_000_000
 SCALED_ROWS = 1_000_000
 WRITTEN_CELLS = 2**22
 """Rows of a join of models with more cells are drawn without writing these down."""
+
+Asked = Group | Average | Measure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,42 +73,77 @@ class Release:
             f"noisy join size {self.join_size:,}, columns {', '.join(self.attributes)}>"
         )
 
-    def answer(self, workload: Workload | Average | str | None = None) -> FloatArray:
+    def _repr_html_(self) -> str:
+        """The release in a notebook: what it is of, what is guaranteed to whom, and its columns with error bars."""
+        told = [
+            f"Release of {describe_join(self.schema)}: {self.method} ({self.profile}), noisy join size "
+            f"{self.join_size:,}"
+        ]
+        return html_lines(told) + "\n" + self.describe()._repr_html_()
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, and to whom, in one sentence."""
+        budget = f"({self.budget.epsilon:g}, {self.budget.delta:g})"
+        return f"{budget}-differential privacy for {protects(self.schema)}"
+
+    def ask(self, statement: str, *, coverage: float = 0.9) -> Answers:
+        """Answer a statement in SQL over the table `joined`: labelled rows with numbers and error bars.
+
+        Counts, sums and averages come from the model, with bars that cover with the given probability. Whatever else
+        SQL can say is computed over the synthetic rows, and has none. Also the numbers in bins: see `to_arrow`.
+        """
+        from dpjoin.released.query import ask
+
+        return ask(self, statement, coverage=coverage)
+
+    def describe(self, *, coverage: float = 0.9) -> Answers:
+        """One row per column: its kind and domain, its most frequent value, how many rows have one, their average."""
+        from dpjoin.released.query import describe
+
+        return describe(self, coverage=coverage)
+
+    def answer(self, workload: Workload | Average | Measure | str | None = None) -> FloatArray:
         """One number per query, from the model. Queries may be a statement in SQL, as in `Workload.sql`, with AVG.
 
         nan for averages of no rows at all.
         """
         return _each(self._checked(workload), self._answer)
 
-    def error(self, workload: Workload | Average | str | None = None, *, coverage: float = 0.9) -> FloatArray:
+    def error(self, workload: Workload | Average | Measure | str | None = None, *, coverage: float = 0.9) -> FloatArray:
         """Half-widths of error bars, one per query: public, and meant to cover with the given probability.
 
-        nan where the release knows no bar: queries that look at attributes never measured together.
+        nan where the release knows no bar: queries that look at attributes never measured together. A workload's sums
+        take numbers to be at the middle of their bins. A statement's are of the numbers themselves, so that their bars
+        are wider.
         """
-        if not 0 < coverage < 1:
-            raise ReleaseError(f"coverage ({coverage}) must lie between 0 and 1; 0.9 is usual")
-        return _each(self._checked(workload), lambda group: self._error(group, coverage))
+        checked = checked_coverage(coverage)
+        return _each(self._checked(workload), lambda group: self._error(group, checked))
 
-    def _answer(self, group: Group | Average) -> FloatArray:
+    def _answer(self, group: Asked) -> FloatArray:
+        if isinstance(group, Measure):
+            return self._answer(group.asked)
         return averages(self.model, group) if isinstance(group, Average) else self.model.answer(group)
 
-    def _error(self, group: Group | Average, coverage: float) -> FloatArray:
+    def _error(self, group: Asked, coverage: float) -> FloatArray:
+        if isinstance(group, Measure):
+            return widened(self.model, group, self._error(group.asked, coverage), coverage)
         if isinstance(group, Average):
             return average_half_widths(self.model, group, coverage)
         return self.model.error(group, coverage)
 
-    def _checked(self, workload: Workload | Average | str | None) -> Sequence[Group | Average]:
-        groups: Sequence[Group | Average]
+    def _checked(self, workload: Workload | Average | Measure | str | None) -> Sequence[Asked]:
+        groups: Sequence[Asked]
         if isinstance(workload, str):
-            from dpjoin.spec.sql import parse_measures
-
             groups = parse_measures(self.schema, workload)
-        elif isinstance(workload, Average):
+        elif isinstance(workload, Average | Measure):
             groups = (workload,)
+        elif workload is None or isinstance(workload, Workload):
+            groups = (self.workload if workload is None else workload).groups
         else:
-            groups = (workload or self.workload).groups
+            raise ReleaseError(f"a question ({shown(workload)}) must be a statement in SQL or a dj.Workload")
         for group in groups:
-            for attribute in group.scope:
+            for attribute in group.asked.scope if isinstance(group, Measure) else group.scope:
                 if attribute not in self.model.domain.attributes:
                     raise ReleaseError(
                         f"attribute {attribute!r} is not in this release; {suggest(attribute, self.attributes)}"
@@ -128,32 +172,59 @@ class Release:
             return self.model if self.model.tree is not None else None
         return self.model if isinstance(self.model, Joined) and self.model.domain.cells > WRITTEN_CELLS else None
 
-    @cached_property
+    @property
     def synthetic(self) -> pa.Table:
         """The synthetic rows that are saved with the release: whole rows, adding up to the noisy join size."""
+        return self.to_arrow()
+
+    def to_arrow(self, *, bins: bool = False) -> pa.Table:
+        """The synthetic rows, in random order.
+
+        Where the model knows bins, numbers are drawn evenly within them: whole ones if all finite edges are whole, and
+        within the width of its neighbour for an endless bin. `bins` adds the bins themselves, as text (`delay_bin`).
+        """
+        return self._selected(self._rows, bins)
+
+    def to_pandas(self, *, bins: bool = False) -> Any:
+        """The synthetic rows as a pandas DataFrame, as `to_arrow`."""
+        return to_pandas(self.to_arrow(bins=bins))
+
+    def to_polars(self, *, bins: bool = False) -> Any:
+        """The synthetic rows as a Polars DataFrame, as `to_arrow`."""
+        return to_polars(self.to_arrow(bins=bins))
+
+    def _selected(self, rows: pa.Table, bins: bool) -> pa.Table:
+        if flag(bins, "bins", error=ReleaseError) or not self.attributes:
+            return rows
+        return rows.select(list(self.attributes))
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        rng = np.random.default_rng(0)
         rows = self.join_size if self.join_size <= MAX_SYNTHETIC_ROWS else SCALED_ROWS
         if (model := self._unwritten) is not None:
-            return sampled_table(self.schema, model, rows, np.random.default_rng(0), even=True)
-        counts = whole_counts(self.model.table, rows, np.random.default_rng(0))
-        return rows_table(self.schema, self.attributes, counts)
+            return sampled_table(self.schema, model, rows, rng, even=True)
+        return rows_table(self.schema, self.attributes, whole_counts(self.model.table, rows, rng), rng)
 
-    def sample(self, n: int, *, seed: int) -> pa.Table:
-        """n independent synthetic rows, in random order."""
-        for what, number in (("rows", n), ("seed", seed)):
-            if not isinstance(number, int | np.integer) or number < 0:
-                raise ReleaseError(f"{what} ({number!r}) must be a whole number, at least 0")
-        rng = np.random.default_rng(seed)
+    def sample(self, n: int = 1000, *, seed: int | None = None, bins: bool = False) -> pa.Table:
+        """n independent synthetic rows, in random order: others each time, or the same for the same seed."""
+        n = whole(n, "rows", least=0, error=ReleaseError)
+        rng = np.random.default_rng(None if seed is None else whole(seed, "seed", least=0, error=ReleaseError))
         if (model := self._unwritten) is not None:
-            return sampled_table(self.schema, model, n, rng)
+            return self._selected(sampled_table(self.schema, model, n, rng), bins)
         counts = drawn_counts(self.model.table, n, rng)
-        return rows_table(self.schema, self.attributes, counts, rng.permutation(n))
+        return self._selected(rows_table(self.schema, self.attributes, counts, rng), bins)
 
     def sql(self, statement: str) -> pa.Table:
-        """DuckDB SQL over the synthetic rows, as the table `joined`."""
+        """DuckDB SQL over the synthetic rows, as the table `joined`, with columns of bins if one is named."""
         import duckdb
 
+        if not isinstance(statement, str):
+            raise ReleaseError(f"SQL ({shown(statement)}) must be a SELECT over the table joined")
+        named = (bins_name(self.schema, a) for a in self.attributes if self.schema.attribute(a).bins is not None)
+        bins = any(name.lower() in statement.lower() for name in named)
         with duckdb.connect(config={"enable_external_access": "false"}) as connection:
-            connection.register("joined", self.synthetic)
+            connection.register("joined", self.to_arrow(bins=bins))
             try:
                 return connection.sql(statement).to_arrow_table()
             except duckdb.Error as error:
@@ -174,7 +245,15 @@ class Release:
         return save(self, folder)
 
 
-def _each(groups: Sequence[Group | Average], ask: Callable[[Group | Average], FloatArray]) -> FloatArray:
+def checked_coverage(coverage: float) -> float:
+    """A probability that bars can cover with."""
+    found = real(coverage, "coverage", error=ReleaseError)
+    if not 0 < found < 1:
+        raise ReleaseError(f"coverage ({coverage}) must lie between 0 and 1; 0.9 is usual")
+    return found
+
+
+def _each(groups: Sequence[Asked], ask: Callable[[Asked], FloatArray]) -> FloatArray:
     """What each group gets, one after the other."""
     try:
         # Answers of large models are thousands of small products, for which two threads mostly wait for each other.

@@ -85,7 +85,7 @@ class Attribute:
         elif self.bins is not None:
             last = len(self.bins) - 2
             known = tuple(
-                f"[{_edge(a)}, {_edge(b)}{']' if i == last and math.isfinite(b) else ')'}"
+                f"[{edge_text(a)}, {edge_text(b)}{']' if i == last and math.isfinite(b) else ')'}"
                 for i, (a, b) in enumerate(pairwise(self.bins))
             )
         else:
@@ -137,7 +137,8 @@ class Attribute:
         return {v: i for i, v in enumerate(self.values or ())}
 
 
-def _edge(edge: float) -> str:
+def edge_text(edge: float) -> str:
+    """A number as people write it: 5000000 and not 5e+06."""
     if math.isinf(edge):
         return "-inf" if edge < 0 else "inf"
     return str(int(edge)) if edge == int(edge) else repr(edge)
@@ -175,7 +176,7 @@ def _check_attribute(a: Attribute) -> None:
             held = isinstance(edge, float) or abs(edge) <= sys.float_info.max
             check(held, ": bins must lie between -1e308 and 1e308; write inf for no limit")
         for low, high in pairwise(a.bins):
-            follows = f"edge {_edge(high)} follows {_edge(low)}"
+            follows = f"edge {edge_text(high)} follows {edge_text(low)}"
             check(low < high, f": bins must not overlap: {follows}; list the edges in increasing order")
 
 

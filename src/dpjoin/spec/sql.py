@@ -60,6 +60,12 @@ class Measure:
 
     title: str
     asked: Kronecker | Average
+    of: str | None = None
+    """The column that is summed or averaged."""
+    bins: Kronecker | None = None
+    """Where only bins of that column are known: the rows in each."""
+    halves: tuple[float, ...] = ()
+    """Half the width of each of those bins."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,8 @@ class Query:
 def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
     """The groups of queries that a statement asks for, one per aggregate; averages are none."""
     groups = []
-    for asked in parse_measures(schema, statement):
+    for measure in parse_measures(schema, statement):
+        asked = measure.asked
         if isinstance(asked, Average):
             other = f" WHERE {asked.attribute} <> '{OTHER}'" if schema.attribute(asked.attribute).other else ""
             raise Unsupported(
@@ -96,8 +103,8 @@ def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
     return groups
 
 
-def parse_measures(schema: Schema, statement: str) -> list[Kronecker | Average]:
-    """What a statement asks for, one group per aggregate, with no cells left out and in no other order."""
+def parse_measures(schema: Schema, statement: str) -> list[Measure]:
+    """The aggregates that a statement asks for, with no cells left out and in no other order."""
     query = read_query(schema, statement)
     for attribute in query.kept:
         raise Unsupported(
@@ -105,7 +112,7 @@ def parse_measures(schema: Schema, statement: str) -> list[Kronecker | Average]:
         )
     if query.presented is not None:
         raise Unsupported("SQL: HAVING, ORDER BY and LIMIT cannot be asked here; leave them out and sort the answers")
-    return [m.asked for m in query.measures]
+    return list(query.measures)
 
 
 def read_query(schema: Schema, statement: str) -> Query:
@@ -217,7 +224,7 @@ class _Asked:
             raise Unsupported(f"SQL: {function.upper()}({of}) GROUP BY {of} is {what}; ask COUNT(*)")
         else:
             asked = self._sum(title, of) if function == "sum" else self._average(title, of)
-        made = Measure(str(node.get("alias") or title), asked)
+        made = Measure(str(node.get("alias") or title), asked, of, *self._bins(title, of))
         self.measures.append(made)
         self._known.append((function, of))
         return made
@@ -240,6 +247,16 @@ class _Asked:
         if mask.size > MOST_VALUES:
             raise Unsupported(SEVERAL)
         return Masked(whole.name, whole.scope, whole.factors, whole.shape, mask)
+
+    def _bins(self, title: str, of: str | None) -> tuple[Kronecker | None, tuple[float, ...]]:
+        """The rows in each bin of a column that is summed, and half the width of each."""
+        edges = self.schema.attribute(of).bins if of is not None else None
+        if of is None or edges is None:
+            return None, ()
+        kept = [i for i in range(len(edges) - 1) if i in self.filters.get(of, (i,))]
+        rows = np.eye(self.schema.attribute(of).size, dtype=np.int64)[kept]
+        halves = tuple((edges[i + 1] - edges[i]) / 2 for i in kept)
+        return self._group(title, {of: Factor("rows", packed=rows.tobytes())}), halves
 
     def _amounts(self, of: str) -> Factor:
         """What a sum adds up, where the column is filtered itself only what the filter keeps."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.errors import SpecError, suggest
-from dpjoin.spec.schema import OTHER, Attribute, Schema
+from dpjoin.spec.schema import OTHER, Attribute, Schema, edge_text
 from dpjoin.spec.sql_tree import Constant, Node, Unsupported, column, constant, constants
 from dpjoin.spec.workload import MOST_VALUES
 
@@ -174,7 +174,7 @@ def _uncast(node: Node) -> Node:
 def _shown(value: Constant) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else f"{value:g}"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else edge_text(value)
 
 
 def _other(attribute: Attribute) -> Mask:
@@ -225,9 +225,9 @@ def _bins(attribute: Attribute, op: str, value: Constant) -> list[bool]:
         last = high if high == edges[-1] and math.isfinite(high) else math.nextafter(high, -math.inf)
         ends = [_HOLDS[op](end, value) for end in (low, last)]
         if ends[0] != ends[1] or (op == "=" and low <= value <= last):
-            raise SpecError(
+            raise Unsupported(
                 f"SQL: {attribute.name} {op} {_shown(value)} splits the bin {label}; a bin holds its left edge, so "
-                f"compare with < or >= at an edge ({', '.join(f'{e:g}' for e in edges)}), or with = '{label}'"
+                f"compare with < or >= at an edge ({', '.join(map(edge_text, edges))}), or with = '{label}'"
             )
         found.append(ends[0])
     return found

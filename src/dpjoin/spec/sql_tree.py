@@ -128,8 +128,17 @@ def column(schema: Schema, node: Node) -> str:
 
 
 def matching(schema: Schema, name: str) -> str | None:
-    """The attribute of that name; names of attributes differ in more than case."""
-    return next((a.name for a in schema.attributes if a.name.lower() == name.lower()), None)
+    """The attribute of that name, or whose bins have it; names of attributes differ in more than case."""
+    names = {bins_name(schema, a.name).lower(): a.name for a in schema.attributes if a.bins is not None}
+    return (names | {a.name.lower(): a.name for a in schema.attributes}).get(name.lower())
+
+
+def bins_name(schema: Schema, attribute: str) -> str:
+    """What the column of an attribute's bins is called beside that of its numbers."""
+    name, taken = f"{attribute}_bin", {a.name.lower() for a in schema.attributes}
+    while name.lower() in taken:
+        name += "_"
+    return name
 
 
 def arguments(node: Node) -> list[Node]:
