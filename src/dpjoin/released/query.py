@@ -11,9 +11,9 @@ import numpy as np
 from dpjoin.errors import ReleaseError, SpecError, suggest
 from dpjoin.released.release import Release, checked_coverage
 from dpjoin.released.result import Answers
-from dpjoin.spec.schema import OTHER, Attribute
+from dpjoin.spec.schema import OTHER, Attribute, edge_text
 from dpjoin.spec.sql import Measure, Query, columns_of, read_query, rows_shown
-from dpjoin.spec.sql_tree import Unsupported, bins_name
+from dpjoin.spec.sql_tree import ACCEPTED, Unsupported, bins_name
 from dpjoin.spec.workload import Average, Workload
 
 
@@ -29,7 +29,7 @@ def ask(release: Release, statement: str, *, coverage: float = 0.9) -> Answers:
             raise ReleaseError(_refused(release, statement, str(reason), str(error))) from None
         rows = tuple(((), tuple(row.values()), ()) for row in table.to_pylist())
         titles = tuple(table.column_names)
-        notes = _notes_on_rows(release, statement, str(reason).removeprefix("SQL: "))
+        notes = _notes_on_rows(release, statement, str(reason).removeprefix("SQL: ").partition(f"; {ACCEPTED}")[0])
         return Answers((), titles, rows, None, notes, release.guarantee, table=table)
     return _from_model(release, query, coverage)
 
@@ -130,7 +130,7 @@ def _summable(attribute: Attribute) -> bool:
 
 def _kind(attribute: Attribute) -> str:
     if attribute.bins is not None:
-        return "numbers in bins"
+        return "numbers"
     first = attribute.labels[0]
     return "true or false" if isinstance(first, bool) else "whole numbers" if isinstance(first, int) else "text"
 
@@ -138,6 +138,8 @@ def _kind(attribute: Attribute) -> str:
 def _domain(attribute: Attribute) -> str:
     if attribute.range is not None:
         return f"{attribute.range[0]} to {attribute.range[1]}"
+    if attribute.bins is not None:
+        return f"{edge_text(attribute.bins[0])} to {edge_text(attribute.bins[-1])} in {len(attribute.bins) - 1} bins"
     known = [str(label) for label in attribute.labels[: attribute.size - attribute.other]]
     few = known if len(known) <= 6 else [*known[:3], "…", known[-1]]
     return ", ".join(few)
