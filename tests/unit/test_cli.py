@@ -198,13 +198,13 @@ def test_the_summary_of_heavy_values_and_parts(shop):
     whole = Model(domain, 1.0, plain=np.ones((domain.rows, domain.columns)), known=(), certain=True)
     facts = {"sensitivity_bound": 7, "strategy": "at most 3 rows of each"}
     for method, parts, words in (
-        ("keyed", (whole, Joined(domain, (whole,))), "of light values by at most 7 join results (upper bound), and of"),
+        ("heavy_light", (whole, Joined(domain, (whole,))), "of light values by at most 7 join results (upper bound), and of"),
         ("uniformize", (whole, whole), "in each part by at most 7 join results"),
     ):
         model = Union(parts, tuple("ab"))
         told = screens._sensitivity_words(replace(made, method=method, facts=facts, model=model))
         assert words in told
-        assert ("pushes out" in told) is (method == "keyed")
+        assert ("pushes out" in told) is (method == "heavy_light")
 
 
 def test_a_release_that_fails_is_recorded_and_tells_nothing(capsys, tmp_path, monkeypatch):
