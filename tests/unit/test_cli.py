@@ -198,7 +198,7 @@ def test_the_summary_of_heavy_values_and_parts(shop):
     whole = Model(domain, 1.0, plain=np.ones((domain.rows, domain.columns)), known=(), certain=True)
     facts = {"sensitivity_bound": 7, "strategy": "at most 3 rows of each"}
     for method, parts, words in (
-        ("heavy_light", (whole, Joined(domain, (whole,))), "of light values by at most 7 join results (upper bound), and of"),
+        ("heavy_light", (whole, Joined(domain, (whole,))), "of light values by at most 7 join results (upper bound)"),
         ("uniformize", (whole, whole), "in each part by at most 7 join results"),
     ):
         model = Union(parts, tuple("ab"))
