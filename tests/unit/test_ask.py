@@ -25,6 +25,8 @@ from dpjoin.released.rows import bin_ends
 from dpjoin.released.shown import exact, may_be_years
 from support.asked import INF, SCHEMA, release_of_one_table
 
+FOLDERS = Path(__file__).parents[1] / "fixtures" / "releases-0.1"
+
 
 @pytest.fixture(scope="module")
 def released() -> dj.Release:
@@ -83,7 +85,9 @@ def test_bins_know_their_order_in_frames(released: dj.Release) -> None:
     years = released.ask("SELECT year, COUNT(*) FROM joined GROUP BY year").to_arrow()["year"]
     assert years.to_pylist() == [2011, 2012, 2013, 2014, None]
     empty = released.ask("SELECT year, COUNT(*) FROM joined GROUP BY year LIMIT 0")
-    assert empty.to_arrow().num_rows == 0
+    assert empty.to_arrow().schema == released.ask("SELECT year, COUNT(*) FROM joined GROUP BY year").to_arrow().schema
+    rest = released.ask("SELECT year, COUNT(*) FROM joined WHERE year = 'other' GROUP BY year")
+    assert rest.to_arrow()["year"].to_pylist() == [None]
 
 
 def test_what_only_rows_can_tell_is_a_frame_too(released: dj.Release) -> None:
@@ -115,6 +119,18 @@ def test_calls_of_the_wrong_kind_have_our_errors(released: dj.Release, call: Any
     with pytest.raises(dj.DpjoinError) as refused:
         call(released)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in FOLDERS.iterdir() if p.is_dir()))
+def test_folders_of_0_1_are_asked_like_any_other(name: str) -> None:
+    """Every kind of model can be described, asked and drawn from."""
+    release = dj.load(FOLDERS / name)
+    assert len(release.describe()) == len(release.attributes)
+    assert release.sample(20).column_names == list(release.attributes)
+    assert len(release.to_pandas()) == release.synthetic.num_rows
+    first = release.attributes[0]
+    counts = release.ask(f'SELECT "{first}", COUNT(*) FROM joined GROUP BY ALL').to_arrow()["count"]
+    assert sum(counts.to_pylist()) == pytest.approx(release.answer("SELECT COUNT(*) FROM joined")[0])
 
 
 def test_asking_imports_nothing_that_makes_a_release(folder: Path) -> None:

@@ -76,8 +76,8 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
     if binned := sorted({m.of for m in query.measures if m.of is not None and m.bins is not None}):
         notes.append(f"of {', '.join(binned)} only bins are known, and the ± of sums and averages makes room for that")
     plain = frozenset(t for t, m in zip(titles, query.measures, strict=True) if isinstance(m.asked, Average))
-    bins = tuple(_bins(release.schema.attribute(a)) for a in query.by)
-    return Answers(query.names, titles, rows, coverage, tuple(notes), release.guarantee, bins, plain)
+    domains = tuple(map(release.schema.attribute, query.by))
+    return Answers(query.names, titles, rows, coverage, tuple(notes), release.guarantee, domains, plain)
 
 
 def _notes_on_rows(release: Release, statement: str, reason: str) -> tuple[str, ...]:
@@ -91,10 +91,6 @@ def _notes_on_rows(release: Release, statement: str, reason: str) -> tuple[str, 
             "has the bins themselves"
         )
     return tuple(notes)
-
-
-def _bins(attribute: Attribute) -> tuple[str, ...]:
-    return tuple(map(str, attribute.labels)) if attribute.bins is not None else ()
 
 
 def describe(release: Release, *, coverage: float = 0.9) -> Answers:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpjoin.errors import ReleaseError
 from dpjoin.released.shown import NUMBERS, exact, html_lines, html_table, may_be_years, number, text_table
-from dpjoin.spec.schema import OTHER
+from dpjoin.spec.schema import OTHER, Attribute
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +28,8 @@ class Answers:
     notes: tuple[str, ...] = ()
     """What one should know of these numbers."""
     guarantee: str = ""
-    bins: tuple[tuple[str, ...], ...] = ()
-    """For each label that is a bin: all bins in their order; empty for others."""
+    domains: tuple[Attribute, ...] = ()
+    """What each label is a value of, where it is one of an attribute."""
     plain: frozenset[str] = frozenset()
     """Titles of numbers that may be years: neither counts nor sums."""
     table: Any = field(default=None, compare=False)
@@ -93,13 +93,16 @@ class Answers:
         columns: dict[str, Any] = {}
         for i, name in enumerate(self.labels):
             values = [labels[i] for labels, _, _ in self.rows]
-            bins = list(self.bins[i]) if self.bins else []
-            if bins:
-                codes = pa.array([bins.index(v) for v in values], pa.int32())
-                columns[name] = pa.DictionaryArray.from_arrays(codes, pa.array(bins), ordered=True)
+            known = self.domains[i].labels if self.domains else ()
+            if self.domains and self.domains[i].bins is not None:
+                codes = {label: code for code, label in enumerate(known)}
+                indices = pa.array([codes[v] for v in values], pa.int32())
+                columns[name] = pa.DictionaryArray.from_arrays(indices, pa.array(known), ordered=True)
+            elif known and not isinstance(known[0], str):
+                missing = [None if v == OTHER else v for v in values]
+                columns[name] = pa.array(missing, pa.bool_() if isinstance(known[0], bool) else pa.int64())
             else:
-                text = all(isinstance(v, str) for v in values)
-                columns[name] = pa.array(values if text else [None if v == OTHER else v for v in values])
+                columns[name] = pa.array(values, pa.string() if known else None)
         for i, title in enumerate(self.titles):
             columns[title] = pa.array([numbers[i] for _, numbers, _ in self.rows], pa.float64(), from_pandas=True)
             if self.coverage is not None:
@@ -113,12 +116,12 @@ class Answers:
     def to_polars(self) -> Any:
         """A Polars DataFrame, as `to_arrow`."""
         frame = to_polars(self.to_arrow())
-        if not any(self.bins):
+        binned = {name: a for name, a in zip(self.labels, self.domains, strict=False) if a.bins is not None}
+        if not binned:
             return frame
         import polars as pl
 
-        ordered = {name: pl.Enum(bins) for name, bins in zip(self.labels, self.bins, strict=True) if bins}
-        return frame.cast(ordered)
+        return frame.cast({name: pl.Enum(list(a.labels)) for name, a in binned.items()})
 
 
 def to_pandas(table: pa.Table) -> Any:
