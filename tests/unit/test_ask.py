@@ -170,6 +170,29 @@ def test_rows_have_numbers_and_their_bins_on_request(released: dj.Release, folde
     assert dj.load(folder).to_arrow(bins=True).equals(rows)
 
 
+@pytest.mark.parametrize(
+    ("condition", "numbers"),
+    [
+        ("x = '[10, 25)'", "x >= 10 AND x < 25"),
+        ("'[10, 25)' <> j.X", "(x < 10 OR x >= 25 OR x IS NULL)"),
+        ("x IN ('other', '[60, 100]')", "(x IS NULL OR x >= 60)"),
+        ("x NOT IN ('other') AND x > 30", "x > 30"),
+        ("x_bin = '[10, 25)' AND x <> 12", "x >= 10 AND x < 25 AND x <> 12"),
+        ("x = '12'", "x = 12"),
+        ("x > '12'", "x > 12"),
+        ("EXISTS (SELECT 1 FROM joined WHERE x = 'other')", "true"),
+    ],
+)
+def test_rows_are_asked_for_numbers_and_for_bins(released: dj.Release, condition: str, numbers: str) -> None:
+    """A bin as text is one of the column of bins; other text is what DuckDB makes of it."""
+    for_bins, for_numbers = (
+        released.sql(f"SELECT median(y) AS m, count(*) AS n FROM joined j WHERE {where}").to_pylist()
+        for where in (condition, numbers)
+    )
+    assert for_bins == for_numbers
+    assert for_bins[0]["n"] > 0
+
+
 def test_samples_need_no_seed(released: dj.Release) -> None:
     """Two are different; a seed makes them alike, with or without bins."""
     assert released.sample().num_rows == 1000

@@ -32,7 +32,7 @@ from dpjoin.spec.hypergraph import describe_join
 from dpjoin.spec.persons import protects
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.sql import Measure, parse_measures
-from dpjoin.spec.sql_tree import bins_name
+from dpjoin.spec.sql_tree import bins_name, with_bins
 from dpjoin.spec.workload import Average, Group, Workload
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ class Release:
 
         if not isinstance(statement, str):
             raise ReleaseError(f"SQL ({shown(statement)}) must be a SELECT over the table joined")
+        statement = with_bins(self.schema, statement)
         named = (bins_name(self.schema, a) for a in self.attributes if self.schema.attribute(a).bins is not None)
         bins = any(name.lower() in statement.lower() for name in named)
         with duckdb.connect(config={"enable_external_access": "false"}) as connection:

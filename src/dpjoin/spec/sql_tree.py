@@ -51,8 +51,59 @@ def written(text: str, **parts: Any) -> str:
     """A SELECT with some parts of its tree replaced, as a statement again."""
     tree = parsed(text)
     (statement,) = tree["statements"]
-    changed = json.dumps({**tree, "statements": [{**statement, "node": {**statement["node"], **parts}}]})
-    return str(_database().cursor().execute("SELECT json_deserialize_sql(CAST(? AS JSON))", [changed]).fetchone()[0])
+    return _unparsed({**tree, "statements": [{**statement, "node": {**statement["node"], **parts}}]})
+
+
+def _unparsed(tree: Any) -> str:
+    given = [json.dumps(tree)]
+    return str(_database().cursor().execute("SELECT json_deserialize_sql(CAST(? AS JSON))", given).fetchone()[0])
+
+
+_EQUALS = {f"COMPARE_{kind}" for kind in ("EQUAL", "NOTEQUAL", "IN", "NOT_IN", "DISTINCT_FROM", "NOT_DISTINCT_FROM")}
+
+
+def _text(node: Node) -> str | None:
+    """The value of a literal that is text."""
+    if node["class"] != "CONSTANT" or _is_null(node):
+        return None
+    try:
+        value = constant(node)
+    except Unsupported:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def with_bins(schema: Schema, statement: str) -> str:
+    """A statement for rows with numbers: where it takes a column to be equal to a bin, that is the column of bins."""
+    labels = {a.name: a.labels for a in schema.attributes if a.bins is not None}
+
+    def renamed(node: Any, texts: set[str]) -> Any:
+        attribute = matching(schema, str(node["column_names"][-1])) if node.get("class") == "COLUMN_REF" else None
+        if attribute is None or texts.isdisjoint(map(str, labels.get(attribute, ()))):
+            return changed(node)
+        return {**node, "column_names": [*node["column_names"][:-1], bins_name(schema, attribute)]}
+
+    def changed(node: Any) -> Any:
+        if isinstance(node, list):
+            return [changed(child) for child in node]
+        if not isinstance(node, Mapping):
+            return node
+        if node.get("type") not in _EQUALS:
+            return {key: changed(child) for key, child in node.items()}
+        sides = {key: node[key] for key in ("left", "right", "children") if key in node}
+        listed = [part for side in sides.values() for part in (side if isinstance(side, list) else [side])]
+        texts = {text for text in map(_text, listed) if text is not None}
+        found = {
+            key: [renamed(s, texts) for s in side] if isinstance(side, list) else renamed(side, texts)
+            for key, side in sides.items()
+        }
+        return {**node, **found}
+
+    tree = parsed(statement)
+    if tree.get("error") or len(tree["statements"]) != 1:
+        return statement
+    mended = changed(tree)
+    return statement if mended == tree else _unparsed(mended)
 
 
 def rows_of(statement: str, **tables: Any) -> list[tuple[Any, ...]]:
