@@ -251,6 +251,7 @@ def test_a_result_shows_itself(released: dj.Release) -> None:
     """As text with notes; as HTML with the guarantee and the unit, and with every label escaped."""
     answers = released.ask("SELECT g, COUNT(*), AVG(x) FROM joined GROUP BY g")
     shown = repr(answers)
+    assert shown.splitlines()[0].split()[:2] == ["g", "count"]
     for words in ("<b>a</b>", "± 90 %", "note: of x only bins are known"):
         assert words in shown
     html = answers._repr_html_()

@@ -11,6 +11,7 @@ import numpy as np
 from dpjoin.errors import ReleaseError, SpecError, suggest
 from dpjoin.released.release import Release, checked_coverage
 from dpjoin.released.result import Answers
+from dpjoin.released.shown import may_be_years
 from dpjoin.spec.schema import OTHER, Attribute, edge_text
 from dpjoin.spec.sql import Measure, Query, columns_of, read_query, rows_shown
 from dpjoin.spec.sql_tree import ACCEPTED, Unsupported, bins_name
@@ -75,7 +76,8 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
         notes.append("? marks numbers without a known error bar: their attributes were never measured together")
     if binned := sorted({m.of for m in query.measures if m.of is not None and m.bins is not None}):
         notes.append(f"of {', '.join(binned)} only bins are known, and the ± of sums and averages makes room for that")
-    plain = frozenset(t for t, m in zip(titles, query.measures, strict=True) if isinstance(m.asked, Average))
+    asked_of = zip(titles, (m.asked for m in query.measures), strict=True)
+    plain = frozenset(t for t, a in asked_of if isinstance(a, Average) and may_be_years([a.low, a.high]))
     domains = tuple(map(release.schema.attribute, query.by))
     return Answers(query.names, titles, rows, coverage, tuple(notes), release.guarantee, domains, plain)
 

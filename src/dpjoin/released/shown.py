@@ -82,7 +82,7 @@ def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     out = console(file=io.StringIO(), color_system=None, force_terminal=False)
     with out.capture() as captured:
         out.print(table(heads, rows))
-    return "\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines())
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
