@@ -118,7 +118,9 @@ def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float
         noise = fitted_noise(workload, bound=limit, size=max(size, owners.size), rho=rho) + size_noise(limit, rho)
         return Clipping(clip, lost, noise + counts * lost.noisy)
 
-    best = min(map(at, owners.limits), key=lambda found: found.error)
+    # The size itself is measured with a small share, and a large limit makes it worst of all.
+    count = rho * constants.COUNT_SHARE
+    best = min(map(at, owners.limits), key=lambda found: found.error + size_noise(found.clip.limit, count))
     more = owners.hidden(best.clip.limit)
     return replace(best, lost=NoisyTotal(best.lost.noisy + more, math.hypot(best.lost.deviation, more)))
 
