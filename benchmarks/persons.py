@@ -22,7 +22,7 @@ import dpjoin as dj
 import joins
 from baselines import Answers, mean_total_variation, whole_rho
 from dpjoin.engine.duck import DuckEngine
-from queries import KEY, TWO_TABLE, load
+from queries import KEY, ROOT, TWO_TABLE, load
 from report import command, markdown_table, number, versions, write
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
@@ -43,6 +43,7 @@ PERSON = {
 ROW = {"sandag_star": 0.0165, "nyc_star": 0.0155, "sandag_fk": 0.0100, "nyc_planes": 0.080, "tpch_deep": 0.0085}
 """Mean total variation at row level, at most."""
 COLUMNS = ("person", "row", "group privacy", "flatten and truncate", "root record")
+FIGURE = ROOT / "docs" / "figures" / "persons.svg"
 MOST_SLOTS = 400
 """Of pairs of children that the baseline with root records looks at."""
 
@@ -262,6 +263,56 @@ def page(results: list[dict[str, Any]], runs: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+MARKS = {
+    "person": ("#0b62a4", "circle"),
+    "row": ("#e07b00", "square"),
+    "group privacy": ("#888888", "cross"),
+    "root record": ("#4b8b3b", "diamond"),
+}
+"""What the picture shows, each by colour and by shape."""
+
+
+def picture(results: list[dict[str, Any]]) -> str:
+    """Mean total variation by query, on a logarithmic axis: SVG."""
+    low, high, left, width, height = 1e-3, 0.3, 130, 560, 26
+
+    def at(value: float) -> float:
+        return left + width * (math.log(value / low) / math.log(high / low))
+
+    def mark(shape: str, x: float, y: float, colour: str) -> str:
+        if shape == "circle":
+            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5.5" fill="{colour}"/>'
+        if shape == "cross":
+            d = f"M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10"
+            return f'<path d="{d}" stroke="{colour}" stroke-width="2.5"/>'
+        turn = f' transform="rotate(45 {x:.1f} {y:.1f})"' if shape == "diamond" else ""
+        return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" fill="{colour}"{turn}/>'
+
+    bottom = 50 + height * len(results)
+    lines = []
+    for value in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3):
+        x = at(value)
+        lines.append(f'<path d="M{x:.1f} 40V{bottom}" stroke="#ddd"/>')
+        lines.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{value:g}</text>')
+    for n, name in enumerate(MARKS):
+        colour, shape = MARKS[name]
+        lines.append(mark(shape, left + 20 + 150 * n, 20, colour))
+        lines.append(f'<text x="{left + 32 + 150 * n}" y="25">{name}</text>')
+    for n, result in enumerate(results):
+        y = 55 + height * n
+        lines.append(f'<text x="{left - 12}" y="{y + 5}" text-anchor="end">{result["query"]}</text>')
+        for name in reversed(MARKS):
+            colour, shape = MARKS[name]
+            lines.append(mark(shape, at(min(high, max(low, result["medians"][name]["tv"]))), y, colour))
+    title = "Mean total variation at person level and at row level, and of two baselines, by query"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 40} {bottom + 48}" role="img" '
+        f'font-family="sans-serif" font-size="13"><title>{title}</title>'
+        f'<rect width="100%" height="100%" fill="white"/>{"".join(lines)}'
+        f'<text x="{left + width / 2}" y="{bottom + 40}" text-anchor="middle">mean total variation</text></svg>\n'
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=7)
@@ -279,6 +330,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{name}: mean TV {shown}; methods {results[-1]['methods']}", flush=True)
         if not options.no_write:
             write("persons", page(results, options.runs), {"runs": options.runs, "queries": results})
+            FIGURE.write_text(picture(results), encoding="utf-8")
     return 0
 
 

@@ -14,6 +14,7 @@ import joins
 import kernel
 import large
 import methods
+import persons
 import shop
 import speed
 import trap
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = accuracy.main(wanted)
         quick = ["--quick"] if options.quick else []
         status = status or shop.main(quick) or fading.main(quick) or few.main(quick)
+        status = status or persons.main(["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else [])
         if not options.quick:
             status = status or joins.main([])
     if options.only in (None, "uniformize"):
