@@ -6,11 +6,11 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.errors import SpecError
-from dpjoin.paper import alg6_partition_hierarchical as hierarchical
 from dpjoin.paper.alg6_partition_hierarchical import (
     check_hierarchical,
     hierarchical_shares,
 )
+from dpjoin.paper.alg7_decompose import Known, fitting_buckets
 from dpjoin.spec.hypergraph import attribute_tree
 from support.hierarchical import (
     GENEROUS,
@@ -28,16 +28,16 @@ def test_buckets_are_made_coarser_until_there_are_few_enough() -> None:
     degrees = {left: noisy(("A",), listed), right: noisy(("A",), {(0,): 11, (1,): 21})}
 
     def counts(most: int) -> tuple[int, int]:
-        found = hierarchical._fitting_buckets(root, hierarchical._Known(), degrees, most)
+        found = fitting_buckets(root, Known(), degrees, most)
         return len({0, *found[left].values()}), len({0, *found[right].values()})
 
     assert counts(64) == (9, 3)
     assert [counts(n) for n in (1, 2, 3, 4, 8, 16)] == [(1, 1), (2, 1), (3, 1), (3, 1), (5, 1), (5, 3)]
-    finest = hierarchical._fitting_buckets(root, hierarchical._Known(), degrees, 64)
+    finest = fitting_buckets(root, Known(), degrees, 64)
     assert finest[left] == {(n,): n + 1 for n in range(8)}
     # Where there is nothing to group by, there is one value.
     apart = {left: noisy((), {(): 99})}
-    assert hierarchical._fitting_buckets(root, hierarchical._Known(), apart, 64) == {left: {}}
+    assert fitting_buckets(root, Known(), apart, 64) == {left: {}}
 
 
 def test_a_join_that_is_not_hierarchical_is_refused() -> None:

@@ -154,7 +154,7 @@ def test_ranks_may_tell_of_more_values_than_there_are() -> None:
     # Skewed here: whether others share that decides how much single values count.
     skewed = Spread(900.0, ByValue(("b",), np.array([800.0, 50.0, 30.0, 20.0])), 4)
     at = dict.fromkeys(cliques, 1.0)
-    apart = replace(skewed, aligned=False)
+    apart = replace(skewed, correlation=0.0)
     assert skewed.left(("a", "b"), cells, at) > apart.left(("a", "b"), cells, at)
     assert skewed.left(("a",), cells, at) >= apart.left(("a",), cells, at)
 

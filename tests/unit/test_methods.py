@@ -39,6 +39,7 @@ SERVES = {
     "hierarchical": ["two", "star"],
     "heavy_light": ["two", "star", "declared"],
     "capped": ["two", "star", "path", "declared"],
+    "clipped": ["two", "star", "declared"],
     "per_table": ["declared"],
 }
 

@@ -74,7 +74,7 @@ def _event_from_json(item: Mapping[str, Any]) -> Event:
         purpose=item["purpose"],
         cost=_cost_from_json(item["cost"]),
         moves=Fraction(item["moves"]),
-        parameters=dict(item["parameters"]),
+        parameters={k: v if isinstance(v, int) else Fraction(v) for k, v in item["parameters"].items()},
         noisy=item.get("noisy"),
         part=item.get("part"),
     )
