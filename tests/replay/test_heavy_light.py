@@ -28,7 +28,7 @@ def many_audits(method: str, shape: str, count: int) -> None:
         assert found == [], f"turn {turn}"
         several += parts > 1
     # Otherwise the test would say nothing about tables that are alone.
-    assert several > count // 2
+    assert several >= count // 2
 
 
 @pytest.mark.parametrize("shape", COMMON)
