@@ -78,6 +78,8 @@ def release(
     }
     if method == "auto":
         facts["chosen_by"] = "auto"
+    if outcome.also_protects:
+        facts["also_protects"] = outcome.also_protects
     if outcome.parts:
         facts["parts"] = list(outcome.parts)
     if outcome.predicted:

@@ -149,3 +149,16 @@ def test_a_wrong_unit_gets_one_line_and_costs_nothing(
     assert words in told
     assert "Traceback" not in told
     assert sorted(p.name for p in clinic.iterdir()) == before
+
+
+def test_a_clipped_release_of_rows_says_that_it_protects_owners_too() -> None:
+    """Alone, and not after looks of `auto` that are about single rows."""
+    rows = {"r": {"k": [1, 1, 2], "a": [0, 1, 0]}, "s": {"k": [1, 2, 2], "b": [0, 1, 1]}}
+    attributes = (dj.Attribute(name="k", key=True), *(dj.Attribute(name=n, range=(0, 1)) for n in "ab"))
+    tables = (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "b")))
+    schema = dj.Schema(tables, attributes)
+    workload = dj.Workload.marginals(schema, 1)
+    frames = {name: pa.table(columns) for name, columns in rows.items()}
+    release = dj.release(schema, workload, frames, dj.Budget(epsilon=1.0, delta=1e-6), method="clipped")
+    assert release.facts["also_protects"] == "one k with all rows in r, s"
+    assert "also_protects" not in dj.release(schema, workload, frames, dj.Budget(epsilon=1.0, delta=1e-6)).facts

@@ -145,7 +145,7 @@ def show_release(release: Release, folder: str) -> None:
     facts = {
         "released": f"{folder}/ (safe to publish)",
         "guarantee": f"({release.budget.epsilon:g}, {release.budget.delta:g})-differential privacy",
-        "protects": protects(release.schema),
+        "protects": "; and ".join(filter(None, (protects(release.schema), release.facts.get("also_protects")))),
         "method": _method_words(release),
         "join size": f"{release.join_size:,} (noisy)",
         "sensitivity": _sensitivity_words(release),

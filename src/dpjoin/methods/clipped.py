@@ -30,7 +30,7 @@ from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.owners import Clip
 from dpjoin.spec.persons import one_owner_per_result
-from dpjoin.spec.schema import Schema
+from dpjoin.spec.schema import ADD, Schema
 from dpjoin.spec.workload import Workload
 
 
@@ -126,7 +126,19 @@ def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float
 
 
 def clipped_tight(curator: Curator, workload: Workload, shares: ClippedShares, progress: Progress) -> Outcome:
-    """The `tight` profile: owners, a limit, the join. Spends the whole budget."""
+    """The `tight` profile: owners, a limit, the join. Spends the whole budget.
+
+    Where one row is the unit, all noise hides all rows of an owner as well: moves are no larger for one (P-78, P-79).
+    """
+    schema = curator.schema
+    outcome = _released(curator, workload, shares, progress)
+    if schema.unit or schema.neighbours != ADD:
+        return outcome
+    owner, tables = " and ".join(owner_of_results(schema)), ", ".join(schema.private_tables)
+    return replace(outcome, also_protects=f"one {owner} with all rows in {tables}")
+
+
+def _released(curator: Curator, workload: Workload, shares: ClippedShares, progress: Progress) -> Outcome:
     schema = curator.schema
     if schema.max_results is not None:
         clip = Clip(owner=owner_of_results(schema), limit=schema.max_results, steep=not schema.unit)

@@ -32,6 +32,8 @@ class Outcome:
     """Public facts of each sub-instance, if there are any."""
     method: str | None = None
     """The method that `auto` chose."""
+    also_protects: str = ""
+    """Who is protected besides, at the same noise, in words."""
     predicted: Mapping[str, float] = field(default_factory=dict)
     """The error that `auto` expected of each method, in join results."""
 
