@@ -77,7 +77,7 @@ def test_a_row_moves_the_steeply_clipped_join_by_at_most_the_limit(shape: str) -
 def test_a_person_replaced_moves_by_root_two(shape: str) -> None:
     """One owner's rows become others: l2 by √2·T, l1 by 2·T, the size by T."""
     schema, rng = SHAPES[shape], np.random.default_rng(4)
-    for n, (rows, without) in enumerate(person_pairs(schema, PAIRS // 3, seed=4)):
+    for n, (rows, without) in enumerate(person_pairs(schema, PAIRS, seed=4)):
         (person,) = set(people(schema, rows)) - set(people(schema, without)) or [(0,) * len(schema.unit)]
         other = random_rows(schema, rng)
         mine = {

@@ -100,3 +100,24 @@ def test_tables_by_themselves_hide_a_person_whose_rows_are_bounded() -> None:
             "s": [r for r in rows["s"] if r["v"] != person],
         }
         assert audit_of(PER_TABLE, OTHER_SHAPE, rows, without) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_clipped_release_hides_a_person_on_many_pairs(shape: str) -> None:
+    schema = SHAPES[shape]
+    for rows, without in person_pairs(schema, 300, seed=21):
+        assert audit_of(CLIPPED, schema, rows, without) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("unit", ["person", "row"])
+@pytest.mark.parametrize("shape", ["two tables", "star", "common key", "snowflake"])
+def test_a_clipped_release_hides_rows_and_replacements_on_many_pairs(shape: str, unit: str) -> None:
+    schema = replace(SHAPES[shape], unit=SHAPES[shape].unit if unit == "person" else ())
+    if unit == "row":
+        for rows, without in row_pairs(schema, 300, seed=22):
+            assert audit_of(CLIPPED, schema, rows, without) == []
+    schema = replace(schema, neighbours="replace")
+    for rows, other in replaced_pairs(schema, 300, seed=23):
+        assert audit_of(CLIPPED, schema, rows, other) == []
