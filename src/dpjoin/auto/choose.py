@@ -159,10 +159,7 @@ def stages(shares: AutoShares, workload: Workload) -> tuple[Stage, ...]:
 
 AUTO = Method(
     name="auto",
-    why=lambda _: (
-        "noisy degrees decide: cap rows or clip join results of each key value, model heavy values table by table, or "
-        "every table by itself"
-    ),
+    why=lambda _: "noisy degrees decide: cap rows, clip join results, split off heavy values, or model each table",
     check=check_capped,
     spendable=after_look_budget,
     split=auto_shares,
