@@ -28,13 +28,13 @@ def many_audits(method: str, shape: str, count: int) -> None:
         assert found == [], f"turn {turn}"
         several += parts > 1
     # Otherwise the test would say nothing about tables that are alone.
-    assert several >= count // 2
+    assert several > count // 2
 
 
 @pytest.mark.parametrize("shape", COMMON)
 def test_heavy_light_replays_on_neighbours(shape: str) -> None:
     """Same questions, declared moves hold, nobody pays more than the ledger says, which is the whole budget."""
-    many_audits("heavy_light", shape, 10)
+    many_audits("heavy_light", shape, 12)
 
 
 @pytest.mark.parametrize("shape", ANY)
