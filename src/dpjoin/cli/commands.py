@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from dpjoin.errors import DpjoinError, ReleaseError, SpecError, SpecWarning
-
-if TYPE_CHECKING:
-    from dpjoin.released.release import Release
-    from dpjoin.spec.toml import Spec
+from dpjoin.cli.specs import about, opened_sources, read_spec, say, show_warnings
+from dpjoin.cli.writing import check_file, check_new, csv_text, free_folder, write_new, write_table
+from dpjoin.errors import DpjoinError, ReleaseError, SpecError
 
 app = typer.Typer(
     name="dpjoin",
@@ -86,10 +81,6 @@ def _leave(message: str, code: int) -> None:
     sys.exit(code)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         from dpjoin import __version__
@@ -122,10 +113,10 @@ def init(
     """Write a first spec, from column names and types only."""
     from dpjoin.cli.init import draft, read_source
 
-    _check_new(out)
+    check_new(out)
     text = draft([read_source(t) for t in tables], folder=out.parent, public=public_domain or ())
-    _write_new(out, text.encode(), mode=0o644)
-    _say(f'wrote {out}; fill in the domains that hold "...", then: dpjoin plan {out}')
+    write_new(out, text.encode(), mode=0o644)
+    say(f'wrote {out}; fill in the domains that hold "...", then: dpjoin plan {out}')
 
 
 @app.command(epilog=_example("dpjoin plan flights.toml --degree 40 --join-size 300000"))
@@ -139,19 +130,19 @@ def plan(
 
     No row is read. The files may even be missing, if the spec lists the attributes of its tables.
     """
-    loaded = _spec(spec)
+    loaded = read_spec(spec)
     from dpjoin.auto.plan import plan as make_plan
     from dpjoin.cli.printing import show_json
     from dpjoin.cli.screens import show_plan
 
-    with _about(spec):
+    with about(spec):
         planned = make_plan(loaded, degree=degree, join_size=join_size)
-    _warn(spec, loaded)
+    show_warnings(spec, loaded)
     if as_json:
         show_json(planned.to_json())
     else:
         show_plan(planned)
-        _say(f"No row was read. To release: dpjoin release {spec} -o DIR")
+        say(f"No row was read. To release: dpjoin release {spec} -o DIR")
 
 
 @app.command(epilog=_example("dpjoin release flights.toml -o flights-release"))
@@ -168,42 +159,11 @@ def release(
 
     The one verb that spends it. There is no seed: the noise is drawn from the operating system.
     """
-    _check_new(out, "output folder")
-    loaded = _spec(spec, profile=profile, method=method)
-    from dpjoin.api import release as run
-    from dpjoin.auto.plan import check_feasible
-    from dpjoin.auto.registry import chosen_method
-    from dpjoin.cli.journal import recorded, sources_of, spent_before
-    from dpjoin.cli.printing import show_json
-    from dpjoin.cli.screens import next_commands, release_summary, show_release
-    from dpjoin.terminal import terminal_progress
+    check_new(out, "output folder")
+    loaded = read_spec(spec, profile=profile, method=method)
+    from dpjoin.cli.release import release_spec
 
-    with _about(spec):
-        check_feasible(loaded.schema, loaded.workload)
-        chosen_method(loaded.schema, loaded.method, loaded.profile, loaded.workload)
-        sources = _sources(loaded)
-    _warn(spec, loaded)
-    private = sources_of(spec, loaded.schema, sources)
-    before = spent_before(spec, private)
-    if before.times:
-        times = "once" if before.times == 1 else f"{before.times} times"
-        _say(
-            f"note: already released {times} from this spec or its private tables; by basic composition the total with "
-            f"this one is epsilon {before.epsilon + loaded.budget.epsilon:g}, delta "
-            f"{before.delta + loaded.budget.delta:g} ({', '.join(before.journals)})"
-        )
-    with _spent(spec, out), recorded(spec, loaded.budget, out, private), warnings.catch_warnings():
-        warnings.simplefilter("ignore", SpecWarning)
-        how = {"method": loaded.method, "profile": loaded.profile}
-        made = run(loaded.schema, loaded.workload, sources, loaded.budget, **how, progress=True)
-        made.save(out)
-    if as_json:
-        with terminal_progress() as say:
-            summary = release_summary(made, str(out), say)
-        show_json(summary)
-    else:
-        show_release(made, str(out))
-        _say(next_commands(str(out), _example_attributes(made)))
+    release_spec(spec, loaded, out, as_json=as_json)
 
 
 @app.command(epilog=_example('dpjoin answer flights-release "SELECT carrier, COUNT(*) FROM joined GROUP BY carrier"'))
@@ -227,21 +187,21 @@ def answer(
     if as_csv and as_json:
         raise ReleaseError("--csv and --json exclude each other; choose one")
     if out is not None:
-        _check_file(out, (".csv", ".json", ".parquet"))
+        check_file(out, (".csv", ".json", ".parquet"))
     answers = load(folder).ask(sys.stdin.read() if statement == "-" else statement, coverage=coverage)
     for note in answers.notes:
-        _say(f"note: {note}")
+        say(f"note: {note}")
     if out is not None and out.suffix == ".json":
-        _write_new(out, json_text(answers.to_json()).encode(), mode=0o644)
+        write_new(out, json_text(answers.to_json()).encode(), mode=0o644)
     elif out is not None:
-        _write_table(answers.to_arrow(), out)
+        write_table(answers.to_arrow(), out)
     if out is not None:
         rows = "1 row" if len(answers) == 1 else f"{len(answers):,} rows"
-        _say(f"wrote {rows} to {out}")
+        say(f"wrote {rows} to {out}")
     if as_json:
         show_json(answers.to_json())
     elif as_csv:
-        sys.stdout.write(_csv(answers.to_arrow()).decode())
+        sys.stdout.write(csv_text(answers.to_arrow()).decode())
     elif out is None:
         show_answers(answers)
 
@@ -260,13 +220,13 @@ def synthesize(
     """
     from dpjoin.released.files import load
 
-    _check_file(out, (".parquet", ".csv"))
+    check_file(out, (".parquet", ".csv"))
     try:
         table = load(folder).sample(rows, seed=seed, bins=bins)
     except MemoryError:
         raise ReleaseError(f"--rows ({rows:,}) must fit into memory; ask for fewer, each part with its seed") from None
-    _write_table(table, out)
-    _say(f"wrote {rows:,} rows to {out}")
+    write_table(table, out)
+    say(f"wrote {rows:,} rows to {out}")
 
 
 @app.command(epilog=_example("dpjoin evaluate flights.toml flights-release -o private-errors.json"))
@@ -287,20 +247,20 @@ def evaluate(
     from dpjoin.terminal import terminal_progress
 
     if out is not None:
-        _check_new(out)
-    loaded, opened = _spec(spec), load(folder)
+        check_new(out)
+    loaded, opened = read_spec(spec), load(folder)
     if loaded.schema.attributes != opened.schema.attributes:
         raise SpecError(f"{spec}: {folder} was released from another spec; use the one it was made with")
-    with _about(spec):
-        sources = _sources(loaded)
-    _say("PRIVATE: this opens the private tables and shows exact errors. Do not publish what it prints.")
-    with terminal_progress() as say:
-        found = compare(opened, sources, progress=say)
+    with about(spec):
+        sources = opened_sources(loaded)
+    say("PRIVATE: this opens the private tables and shows exact errors. Do not publish what it prints.")
+    with terminal_progress() as progress:
+        found = compare(opened, sources, progress=progress)
     if out is not None:
         import json
 
-        _write_new(out, (json.dumps(found.to_json(), indent=1) + "\n").encode(), mode=0o600)
-        _say(f"wrote {out} (PRIVATE)")
+        write_new(out, (json.dumps(found.to_json(), indent=1) + "\n").encode(), mode=0o600)
+        say(f"wrote {out} (PRIVATE)")
     if as_json:
         show_json(found.to_json())
     elif out is None:
@@ -317,8 +277,8 @@ def demo(
     """
     from importlib.resources import as_file, files
 
-    folder = out or _free(Path("demo-release"))
-    _check_new(folder, "output folder")
+    folder = out or free_folder(Path("demo-release"))
+    check_new(folder, "output folder")
     with as_file(files("dpjoin") / "data") as data:
         _demo(data / "demo.toml", folder)
 
@@ -330,170 +290,25 @@ def _demo(path: Path, folder: Path) -> None:
     from dpjoin.cli.screens import next_commands, show_evaluation, show_release
     from dpjoin.evaluation import evaluate as compare
 
-    spec = _spec(path)
+    spec = read_spec(path)
     planned = make_plan(spec)
-    _say("Sample data: all 336,776 flights that left New York in 2013, and the weather there, hour by hour.")
-    _say(f"The spec is {path}\n")
-    _say(f"1. plan      {planned.join}")
-    _say(f"             {planned.why}")
-    _say(f"             {planned.queries} queries over {planned.cells:,} cells: {', '.join(planned.attributes)}")
-    _say(f"2. release   epsilon {planned.epsilon:g}, delta {planned.delta:g}\n")
+    say("Sample data: all 336,776 flights that left New York in 2013, and the weather there, hour by hour.")
+    say(f"The spec is {path}\n")
+    say(f"1. plan      {planned.join}")
+    say(f"             {planned.why}")
+    say(f"             {planned.queries} queries over {planned.cells:,} cells: {', '.join(planned.attributes)}")
+    say(f"2. release   epsilon {planned.epsilon:g}, delta {planned.delta:g}\n")
     sources = spec.sources()
     made = run(spec.schema, spec.workload, sources, spec.budget, progress=True)
     made.save(folder)
-    _say("")
+    say("")
     show_release(made, str(folder))
     question = "SELECT carrier, COUNT(*) FROM joined WHERE delay >= 60 GROUP BY carrier ORDER BY 2 DESC LIMIT 5"
-    _say(f"\n3. answer    the five carriers with most departures an hour late or more\n             {question}")
+    say(f"\n3. answer    the five carriers with most departures an hour late or more\n             {question}")
     show_answers(made.ask(question))
-    _say("4. evaluate  true errors; this is sample data, so they may be shown. Yours stay PRIVATE.")
+    say("4. evaluate  true errors; this is sample data, so they may be shown. Yours stay PRIVATE.")
     show_evaluation(compare(made, sources), sample=True)
-    _say(f"\nThe release is in {folder}/. " + next_commands(str(folder), ["carrier"]))
-
-
-# -- shared ------------------------------------------------------------------------------------------
-
-
-def _spec(path: Path, **changed: str | None) -> Spec:
-    """The spec of a file, with another profile or method where one was given."""
-    from dataclasses import replace
-
-    from dpjoin.spec.plain import check_choice
-    from dpjoin.spec.toml import METHODS, PROFILES, Spec
-
-    spec = Spec.from_toml(path)
-    given = {key: value for key, value in changed.items() if value is not None}
-    for key, value in given.items():
-        check_choice(f"--{key}", value, {"profile": PROFILES, "method": METHODS}[key])
-    return replace(spec, **given)  # type: ignore[arg-type]
-
-
-def _sources(spec: Spec) -> dict[str, Any]:
-    """Where the tables are, once it is known that they can be opened and fit the schema."""
-    from dpjoin.api import check_sources
-
-    sources = spec.sources()
-    check_sources(spec.schema, sources)
-    return sources
-
-
-def _warn(path: Path, spec: Spec) -> None:
-    from dpjoin.api import spec_warnings
-
-    # A plan may be made before all sources are named.
-    sources = {t.name: (spec.folder / t.source, t.source_table) for t in spec.schema.tables if t.source is not None}
-    for warning in spec_warnings(spec.schema, sources):
-        _say(f"warning: {path}: {warning}")
-
-
-@contextmanager
-def _about(spec: Path) -> Iterator[None]:
-    """Errors that come from a spec name its file."""
-    try:
-        yield
-    except DpjoinError as error:
-        raise type(error)(f"{spec}: {error}") from None
-
-
-@contextmanager
-def _spent(spec: Path, out: Path) -> Iterator[None]:
-    """Errors after the beginning, and an interruption, say that the budget is gone."""
-    from dpjoin.cli.journal import journal_of
-
-    try:
-        yield
-    except DpjoinError as error:
-        raise type(error)(f"{error}; the budget counts as spent ({journal_of(spec)})") from None
-    except KeyboardInterrupt:
-        if not out.exists():
-            _say(
-                f"interrupted: nothing was written to {out}, and the budget counts as spent ({journal_of(spec)}); to "
-                f"run it again, which spends it once more: dpjoin release {spec} -o {out}"
-            )
-        raise
-
-
-def _check_new(out: Path, what: str = "file") -> None:
-    """Find out that a result cannot be written before it is computed."""
-    import tempfile
-
-    if out.exists():
-        raise ReleaseError(f"{out}: the {what} exists already; choose another with -o, or remove it")
-    parent = out.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    try:
-        # Permissions do not tell everything (a read-only or special file system), so try.
-        with tempfile.TemporaryDirectory(prefix=".dpjoin-", dir=parent):
-            pass
-    except OSError:
-        raise ReleaseError(f"{out}: nothing can be written in {parent}; choose another place with -o") from None
-
-
-def _write_new(path: Path, content: bytes, *, mode: int) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-    except OSError as error:
-        raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
-
-
-def _check_file(out: Path, suffixes: tuple[str, ...]) -> None:
-    if out.suffix not in suffixes:
-        raise ReleaseError(f"{out}: the file must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}; rename it")
-    _check_new(out)
-
-
-def _write_table(table: Any, out: Path) -> None:
-    """A table as a new CSV or Parquet file: all of it or nothing."""
-    partial = out.with_name(f".{out.name}.partial")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if out.suffix == ".csv":
-            _write_csv(table, partial)
-        else:
-            from pyarrow.parquet import write_table
-
-            write_table(table, partial, compression="zstd")
-        partial.rename(out)
-    except OSError as error:
-        raise ReleaseError(f"{out}: the rows cannot be written: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)  # gone already, unless something stopped it
-
-
-def _write_csv(table: Any, where: Any) -> None:
-    import pyarrow as pa
-    from pyarrow.csv import write_csv
-
-    # The CSV writer knows no dictionaries.
-    plain = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema]
-    schema = pa.schema([f.with_type(t) for f, t in zip(table.schema, plain, strict=True)])
-    write_csv(table.cast(schema), where)
-
-
-def _csv(table: Any) -> bytes:
-    import io
-
-    held = io.BytesIO()
-    _write_csv(table, held)
-    return held.getvalue()
-
-
-def _example_attributes(made: Release) -> list[str]:
-    """An attribute for the example, preferably one that only one table has."""
-    joins = made.schema.join_attributes
-    return sorted(made.attributes, key=lambda a: a in joins)
-
-
-def _free(folder: Path) -> Path:
-    """The folder, or the first of folder-2, folder-3, … that does not exist."""
-    candidate, count = folder, 1
-    while candidate.exists():
-        count += 1
-        candidate = folder.with_name(f"{folder.name}-{count}")
-    return candidate
+    say(f"\nThe release is in {folder}/. " + next_commands(str(folder), ["carrier"]))
 
 
 if __name__ == "__main__":
