@@ -203,7 +203,7 @@ def _kept_rows(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str,
     joins = [a for a in table.attributes if a in schema.compared_attributes]
     kept = []
     for row in rows:
-        values = {a: row.get(table.column(a)) for a in table.attributes}
+        values = {a: schema.attribute(a).taken(row.get(table.column(a))) for a in table.attributes}
         coded = all(domain.code(values[a]) is not None for a, domain in domains.items())
         if coded and not any(_missing(values[a]) for a in joins):
             kept.append(values)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dpjoin.spec.dates import DATE
 from dpjoin.spec.schema import Attribute
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
@@ -98,12 +99,45 @@ def field(expression: str) -> str:
     return f"coalesce(strlen({text}) || ':' || {text}, '-')"
 
 
+_PARTS = {"year": "year", "month": "month", "weekday": "isodow", "hour": "hour"}
+
+
+def taken(attribute: Attribute, column: Column) -> Column:
+    """What an attribute takes of a column: the column, or the part of its dates or times, a whole number.
+
+    Text is read as DuckDB reads dates and times, one by one; what it cannot read has no part.
+    """
+    if attribute.part is None or column.value is not None:
+        return column
+    text = column.kind in {"untyped", "text"}
+    if column.type.startswith("TIME") and not column.type.startswith("TIMESTAMP"):
+        return Column(column.name, "BIGINT", value=f"hour({column.sql})")
+    if text:
+        moment = _in_span(f"TRY_CAST({column.sql} AS TIMESTAMP)", "TIMESTAMP")
+    elif "ZONE" in column.type:
+        moment = f"make_timestamp(epoch_us({column.sql}))"  # in UTC, wherever it is read
+    elif column.type == "DATE":
+        moment = f"CASE WHEN {column.sql} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {column.sql} END"
+    else:
+        moment = column.sql
+    if attribute.part == DATE:
+        value = f"datediff('day', DATE '1970-01-01', CAST({moment} AS DATE))"
+    elif attribute.part == "hour" and column.type == "DATE":
+        value = f"CASE WHEN {moment} IS NOT NULL THEN 0 END"
+    else:
+        value = f"{_PARTS[attribute.part]}({moment})"
+    if text and attribute.part == "hour":
+        value = f"coalesce({value}, hour(TRY_CAST({column.sql} AS TIME)))"
+    return Column(column.name, "BIGINT", value=f"CAST({value} AS BIGINT)")
+
+
 def code(attribute: Attribute, column: Column) -> str:
     """The attribute's code, NULL where the row is dropped.
 
     >>> code(Attribute(name="a", range=(3, 9)), Column("a", "INTEGER"))
     'CASE WHEN "a" BETWEEN 3 AND 9 THEN CAST("a" AS BIGINT) - 3 END'
     """
+    column = taken(attribute, column)
     rest = f"ELSE {attribute.size - 1} " if attribute.other else ""
     low = low_of_range(attribute)
     if low is not None:
@@ -123,6 +157,7 @@ def kept(attribute: Attribute, column: Column) -> list[str]:
     """The conditions that are true exactly where the row is kept: one, or none when every row is."""
     if attribute.other:
         return []
+    column = taken(attribute, column)
     if low_of_range(attribute) is not None:
         return [_in_range(attribute, column)]
     return [f"({code(attribute, column)}) IS NOT NULL"]

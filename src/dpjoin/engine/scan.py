@@ -169,12 +169,14 @@ class Scan:
         return encode.join_value(self.schema.attribute(attribute), columns, self._column(attribute))
 
     def _column(self, attribute: str) -> Column:
-        return self.opened[self.table.name].column(self.table.column(attribute))
+        column = self.opened[self.table.name].column(self.table.column(attribute))
+        return encode.taken(self.schema.attribute(attribute), column)
 
     def _columns(self, attribute: str) -> list[Column]:
         """The attribute's columns in all tables."""
         holders = [self.schema.table(t) for t in self.schema.tables_with(attribute)]
-        return [self.opened[t.name].column(t.column(attribute)) for t in holders]
+        domain = self.schema.attribute(attribute)
+        return [encode.taken(domain, self.opened[t.name].column(t.column(attribute))) for t in holders]
 
 
 def _where(conditions: Sequence[str]) -> str:

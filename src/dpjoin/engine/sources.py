@@ -24,7 +24,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dpjoin.engine.encode import Column, identifier, literal
+from dpjoin.engine.encode import Column, identifier, literal, taken
 from dpjoin.engine.spill import remove_left_behind, spill_folder
 from dpjoin.errors import SourceError, suggest
 from dpjoin.spec.schema import Attribute, Schema
@@ -241,7 +241,9 @@ def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
             column = opened[table.name].column(table.column(name))
             attribute = schema.attribute(name)
             joins = name in schema.compared_attributes
-            if not attribute.key:
+            if attribute.part is not None:
+                _check_part(opened[table.name], column, attribute)
+            elif not attribute.key:
                 _check_type(opened[table.name], column, attribute)
             elif column.kind == "nested" and (joins or any(name in bound.attributes for bound in table.bounds)):
                 use = "tables cannot join on" if joins else "degrees cannot be bounded by"
@@ -251,7 +253,8 @@ def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
                 )
     for name in schema.compared_attributes:
         tables = schema.tables_with(name)
-        holders = [(t, opened[t].column(schema.table(t).column(name))) for t in tables]
+        domain = schema.attribute(name)
+        holders = [(t, taken(domain, opened[t].column(schema.table(t).column(name)))) for t in tables]
         for (t1, c1), (t2, c2) in itertools.combinations(holders, 2):
             if not _comparable(c1, c2):
                 raise SourceError(
@@ -259,6 +262,15 @@ def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
                     f"column {c2.name!r} of table {t2!r} (type {c2.type}), which cannot be compared; "
                     "convert one of them"
                 )
+
+
+def _check_part(opened: OpenedTable, column: Column, attribute: Attribute) -> None:
+    clock = column.type in {"TIME", "TIME_NS"} and attribute.part == "hour"
+    if column.kind not in {"time", "text", "untyped"} and not clock:
+        raise SourceError(
+            f"table {opened.name!r}: column {column.name!r} has type {column.type}, but attribute {attribute.name!r} "
+            f"takes the {attribute.part} of dates or times; convert the column or remove part"
+        )
 
 
 def _check_type(opened: OpenedTable, column: Column, attribute: Attribute) -> None:
@@ -270,9 +282,12 @@ def _check_type(opened: OpenedTable, column: Column, attribute: Attribute) -> No
         wanted = "text" if wants_text else "whole numbers" if attribute.bins is None else "numbers"
         if attribute.values is not None and isinstance(attribute.values[0], bool):
             wanted = "booleans"
+        change = "convert the column or change the attribute"
+        if column.kind == "time":
+            change = "add part (year, month, weekday, hour or date), or use bins of dates"
         raise SourceError(
             f"table {opened.name!r}: column {column.name!r} has type {column.type}, but attribute "
-            f"{attribute.name!r} is declared with {wanted}; convert the column or change the attribute"
+            f"{attribute.name!r} is declared with {wanted}; {change}"
         )
 
 

@@ -12,7 +12,8 @@ from dpjoin.errors import ReleaseError, SpecError, suggest
 from dpjoin.released.release import Release, checked_coverage
 from dpjoin.released.result import Answers
 from dpjoin.released.shown import may_be_years
-from dpjoin.spec.schema import OTHER, Attribute, edge_text
+from dpjoin.spec.dates import DATE
+from dpjoin.spec.schema import OTHER, Attribute
 from dpjoin.spec.sql import Measure, Query, columns_of, read_query, rows_shown
 from dpjoin.spec.sql_tree import ACCEPTED, Unsupported, bins_name
 from dpjoin.spec.workload import Average, Workload
@@ -127,6 +128,8 @@ def _summable(attribute: Attribute) -> bool:
 
 
 def _kind(attribute: Attribute) -> str:
+    if attribute.part == DATE:
+        return "dates"
     if attribute.bins is not None:
         return "numbers"
     first = attribute.labels[0]
@@ -135,9 +138,10 @@ def _kind(attribute: Attribute) -> str:
 
 def _domain(attribute: Attribute) -> str:
     if attribute.range is not None:
-        return f"{attribute.range[0]} to {attribute.range[1]}"
+        return " to ".join(map(attribute.told, attribute.range))
     if attribute.bins is not None:
-        return f"{edge_text(attribute.bins[0])} to {edge_text(attribute.bins[-1])} in {len(attribute.bins) - 1} bins"
+        first, last = attribute.told(attribute.bins[0]), attribute.told(attribute.bins[-1])
+        return f"{first} to {last} in {len(attribute.bins) - 1} bins"
     known = [str(label) for label in attribute.labels[: attribute.size - attribute.other]]
     few = known if len(known) <= 6 else [*known[:3], "…", known[-1]]
     return ", ".join(few)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
 from dpjoin.model.terms import FloatArray
+from dpjoin.spec.dates import DATE, FIRST_DAY, LAST_DAY
 from dpjoin.spec.schema import Attribute, Schema
 from dpjoin.spec.sql_tree import bins_name
 
@@ -98,6 +99,9 @@ def labelled(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int, 
         if attribute.bins is not None:
             bins[bins_name(schema, name)] = columns[name]
             columns[name] = numbers_within(attribute, code, rng)
+        elif attribute.part == DATE:
+            known = labels.filter(pa.array(np.arange(len(labels)) < attribute.size - attribute.other)).cast(pa.date32())
+            columns[name] = pa.concat_arrays([known, pa.nulls(int(attribute.other), pa.date32())]).take(pa.array(code))
     if not columns:
         columns["row"] = pa.array(np.arange(rows))
     return pa.table(columns | bins)
@@ -106,12 +110,14 @@ def labelled(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int, 
 def numbers_within(attribute: Attribute, codes: NDArray[np.int64], rng: np.random.Generator) -> pa.Array:
     """A number for each code of a binned attribute, drawn evenly within its bin; `other` is missing.
 
-    Whole numbers where all finite edges are whole, otherwise floats.
+    Whole numbers where all finite edges are whole, otherwise floats; dates where the attribute has dates.
     """
     import pyarrow as pa
 
     edges = attribute.bins or ()
     ends = bin_ends(edges)
+    dates = attribute.part == DATE
+    ends = tuple(min(max(e, FIRST_DAY), LAST_DAY) for e in ends) if dates else ends
     missing = codes == len(edges) - 1
     at = np.where(missing, 0, codes)
     if all(e == math.floor(e) and abs(e) <= 2**53 for e in ends):
@@ -123,7 +129,8 @@ def numbers_within(attribute: Attribute, codes: NDArray[np.int64], rng: np.rando
         low, high = np.array(ends[:-1], dtype=np.float64)[at], np.array(ends[1:], dtype=np.float64)[at]
         share = rng.random(len(codes))
         numbers = np.clip(low * (1.0 - share) + high * share, low, np.nextafter(high, low))
-    return pa.array(numbers, mask=missing)
+    drawn = pa.array(numbers, mask=missing)
+    return drawn.cast(pa.int32()).cast(pa.date32()) if dates else drawn
 
 
 def bin_ends(edges: tuple[float, ...]) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpjoin.errors import SpecError, suggest
+from dpjoin.spec.dates import DATE
 from dpjoin.spec.schema import ADD, REPLACE, Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import Group, Kronecker, Workload, group_from_json, group_to_json
 
@@ -31,7 +32,7 @@ KEYS = {
     "privacy": ("epsilon", "delta", "unit", "max_results", "neighbours"),
     "release": ("method", "profile"),
     "tables": ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds", *OWNED),
-    "attributes": ("values", "range", "bins", "key", "other"),
+    "attributes": ("values", "range", "bins", "key", "other", "part"),
     "workload": ("marginals", "prefixes", "ranges", "sums", "products", "queries", "groups", "important"),
 }
 """What a spec may hold: its sections, and the keys of each (of each table and each attribute)."""
@@ -69,7 +70,10 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
     for a in schema.attributes:
         bins = None if a.bins is None else [e if math.isfinite(e) else str(e) for e in a.bins]
         lists = {"values": a.values, "range": a.range, "bins": bins}
+        if a.part == DATE:
+            lists = {key: [v if isinstance(v, str) else a.told(v) for v in vs] for key, vs in lists.items() if vs}
         attributes[a.name] = {key: list(v) for key, v in lists.items() if v is not None}
+        attributes[a.name] |= {"part": a.part} if a.part is not None else {}
         attributes[a.name] |= {key: True for key in ("key", "other") if getattr(a, key)}
     asked: dict[str, Any] = {"unit": list(schema.unit), "max_results": schema.max_results}
     asked |= {"neighbours": schema.neighbours} if schema.neighbours != ADD else {}

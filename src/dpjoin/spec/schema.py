@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -21,6 +22,7 @@ from types import MappingProxyType
 
 from dpjoin.canonical import flag, instance, items, mapping, names, plain, text, whole
 from dpjoin.errors import SpecError, suggest
+from dpjoin.spec.dates import DATE, FIRST_DAY, IMPLIED, LAST_DAY, PARTS, date_text, days, part_of
 from dpjoin.spec.persons import check_unit
 
 Value = str | int | bool
@@ -40,6 +42,9 @@ class Attribute:
     * `bins`: edges e0 < e1 < … of numeric bins [e0, e1), [e1, e2), …; the last bin includes its right edge;
     * `key`: no domain. Tables join on it and no query looks at it.
 
+    `part` makes the attribute a part of dates or times: year, month, weekday, hour or date. The domain is that of the
+    part; month, weekday and hour have one of their own. Bins, ranges and values of dates make the part `date`.
+
     >>> delay = Attribute(name="delay", bins=(-math.inf, 0, 15, math.inf))
     >>> delay.size, [delay.code(v) for v in (-3, 0, 14.9, 400)]
     (3, [0, 1, 1, 2])
@@ -53,13 +58,16 @@ class Attribute:
     bins: tuple[float, ...] | None = None
     key: bool = False
     other: bool = False
+    part: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", text(self.name, "an attribute's name"))
+        _set_part(self)
         for key in ("values", "range", "bins"):
             given: object = getattr(self, key)
             if given is not None:
                 what = f"attribute {self.name!r}: {key}"
+                given = days(items(given, what), what) if self.part == DATE else given
                 object.__setattr__(self, key, tuple(plain(v, what) for v in items(given, what)))
         for key in ("key", "other"):
             object.__setattr__(self, key, flag(getattr(self, key), f"attribute {self.name!r}: {key}"))
@@ -85,18 +93,26 @@ class Attribute:
         elif self.bins is not None:
             last = len(self.bins) - 2
             known = tuple(
-                f"[{edge_text(a)}, {edge_text(b)}{']' if i == last and math.isfinite(b) else ')'}"
+                f"[{self.told(a)}, {self.told(b)}{']' if i == last and math.isfinite(b) else ')'}"
                 for i, (a, b) in enumerate(pairwise(self.bins))
             )
         else:
             raise SpecError(
                 f"attribute {self.name!r} is a key and has no domain; give it values, a range or bins to ask about it"
             )
+        if self.part == DATE and self.bins is None:
+            known, rest = tuple(date_text(int(v or 0)) for v in known), OTHER
         return (*known, rest) if self.other else known
+
+    def told(self, number: float) -> str:
+        """A number of its domain as people write it: of dates, the date."""
+        return date_text(number) if self.part == DATE else edge_text(number)
 
     @property
     def amounts(self) -> tuple[Fraction, ...]:
         """The number each code stands for in a sum: itself, or the middle of its bin; `other` counts as zero."""
+        if self.part == DATE:
+            raise SpecError(f"attribute {self.name!r} has dates, which cannot be summed; count them")
         if self.values is not None and all(isinstance(v, int) for v in self.values):
             known = [Fraction(int(v)) for v in self.values]
         elif self.range is not None:
@@ -111,6 +127,10 @@ class Attribute:
             raise SpecError(f"attribute {self.name!r} is not numeric and cannot be summed")
         return tuple(known) + (Fraction(0),) * self.other
 
+    def taken(self, value: object) -> object:
+        """What the attribute takes of a value in a column: the value, or its part."""
+        return value if self.part is None else part_of(self.part, value)
+
     def code(self, value: object) -> int | None:
         """The public rule for one value: its code, or None when the row is dropped. Never raises."""
         known = self._known_code(value)
@@ -119,6 +139,7 @@ class Attribute:
         return known
 
     def _known_code(self, value: object) -> int | None:
+        value = self.taken(value)
         if self.values is not None:
             fits = isinstance(value, str) if isinstance(self.values[0], str) else isinstance(value, int | float)
             return self._positions.get(value) if fits else None
@@ -137,6 +158,21 @@ class Attribute:
         return {v: i for i, v in enumerate(self.values or ())}
 
 
+def _set_part(a: Attribute) -> None:
+    """Bins, ranges and values of dates make the part a date, and some parts have a domain of their own."""
+    listed = [v for given in (a.values, a.range, a.bins) if isinstance(given, list | tuple) for v in given]
+    if a.part is None and any(isinstance(v, date) for v in listed):
+        object.__setattr__(a, "part", DATE)
+    if a.part is None:
+        return
+    object.__setattr__(a, "part", text(a.part, f"attribute {a.name!r}: part"))
+    if a.part not in PARTS:
+        rule = f"must be one of {', '.join(PARTS)}; {suggest(str(a.part), PARTS)}"
+        raise SpecError(f"attribute {a.name!r}: part ({a.part!r}) {rule}")
+    if a.part in IMPLIED and a.values is None and a.range is None and a.bins is None and not a.key:
+        object.__setattr__(a, "range", IMPLIED[a.part])
+
+
 def edge_text(edge: float) -> str:
     """A number as people write it: 5000000 and not 5e+06."""
     if math.isinf(edge):
@@ -152,19 +188,30 @@ def _check_attribute(a: Attribute) -> None:
     domains = {"values": a.values, "range": a.range, "bins": a.bins, "key": a.key or None}
     described = [name for name, given in domains.items() if given is not None]
     has = " and ".join(described) if described else "none"
+    if a.part is not None and not described:
+        example = "bins = [2020-01-01, 2021-01-01]" if a.part == DATE else "range = [2015, 2025]"
+        check(False, f" is the {a.part} of a date and must have values, a range or bins; write {example}")
     check(len(described) == 1, f" must have one of values, range, bins, key = true; it has {has}")
     check(not (a.key and a.other), " is a key and takes every value; remove other")
+    if a.part == DATE:
+        known = [v for given in (a.values, a.range, a.bins) if given is not None for v in given]
+        finite = [v for v in known if not (type(v) is float and math.isinf(v))]
+        fits = all(type(v) is int and FIRST_DAY <= v <= LAST_DAY for v in finite)
+        check(fits, f": {has} must be dates; write them like 2020-12-31")
     if a.values is not None:
         kinds = {type(v) for v in a.values}
         alike = len(kinds) == 1 and kinds <= {str, int, bool}
         rule = "must be all text, all whole numbers or all booleans, at least one; use bins for other numbers"
         check(alike, f": values {rule}")
         twice = [v for v, count in Counter(a.values).items() if count > 1]
+        check(a.part is None or kinds == {int}, f": values must be {'dates' if a.part == DATE else 'whole numbers'}")
         check(not twice, f": value {', '.join(map(repr, twice))} must occur once; remove the repetition")
         clash = a.other and OTHER in a.values
         check(not clash, f": values hold {OTHER!r} and other = true adds it; remove one")
     if a.range is not None:
         told = f": range ({list(a.range)}) must"
+        if a.part == DATE and all(type(v) is int for v in a.range):
+            told = f": range ({', '.join(map(a.told, a.range))}) must"
         check([type(v) for v in a.range] == [int, int], f"{told} be two whole numbers [low, high]")
         check(a.range[0] <= a.range[1], f"{told} run from low to high; swap them")
         check(max(map(abs, a.range)) <= 2**31 - 2, f"{told} lie within 32-bit whole numbers")
@@ -176,7 +223,7 @@ def _check_attribute(a: Attribute) -> None:
             held = isinstance(edge, float) or abs(edge) <= sys.float_info.max
             check(held, ": bins must lie between -1e308 and 1e308; write inf for no limit")
         for low, high in pairwise(a.bins):
-            follows = f"edge {edge_text(high)} follows {edge_text(low)}"
+            follows = f"edge {a.told(high)} follows {a.told(low)}"
             check(low < high, f": bins must not overlap: {follows}; list the edges in increasing order")
 
 

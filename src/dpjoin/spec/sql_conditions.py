@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.errors import SpecError, suggest
+from dpjoin.spec.dates import DATE, part_of
 from dpjoin.spec.schema import OTHER, Attribute, Schema, edge_text
 from dpjoin.spec.sql_tree import Constant, Node, Unsupported, column, constant, constants
 from dpjoin.spec.workload import MOST_VALUES
@@ -204,7 +205,7 @@ def _values(attribute: Attribute, op: str, value: Constant) -> list[bool]:
     found = [_HOLDS[op](label, value) for label in known]
     if op == "=" and not any(found):
         if attribute.range is not None:
-            hint = f"it runs from {attribute.range[0]} to {attribute.range[1]}"
+            hint = f"it runs from {attribute.told(attribute.range[0])} to {attribute.told(attribute.range[1])}"
         else:
             hint = suggest(str(value), [str(v) for v in known])
         raise SpecError(f"SQL: {_shown(value)} is not a value of {attribute.name!r}; {hint}")
@@ -214,20 +215,24 @@ def _values(attribute: Attribute, op: str, value: Constant) -> list[bool]:
 def _bins(attribute: Attribute, op: str, value: Constant) -> list[bool]:
     """A comparison with bins must be true of a whole bin or false of it."""
     labels, edges = list(attribute.labels), attribute.bins or ()
+    shown = _shown(value)
+    if attribute.part == DATE and (day := part_of(DATE, value)) is not None and not isinstance(value, int):
+        value = day
     if op == "=" and isinstance(value, str):
         if value not in labels:
             raise SpecError(f"SQL: {value!r} is not a bin of {attribute.name!r}; bins: {', '.join(map(str, labels))}")
         return [label == value for label in labels[: len(edges) - 1]]
+    kind = "date" if attribute.part == DATE else "number"
     if isinstance(value, str | bool):
-        raise SpecError(f"SQL: {attribute.name!r} has bins; compare it with a number, not with {_shown(value)}")
+        raise SpecError(f"SQL: {attribute.name!r} has bins; compare it with a {kind}, not with {shown}")
     found = []
     for label, (low, high) in zip(labels, pairwise(edges), strict=False):
         last = high if high == edges[-1] and math.isfinite(high) else math.nextafter(high, -math.inf)
         ends = [_HOLDS[op](end, value) for end in (low, last)]
         if ends[0] != ends[1] or (op == "=" and low <= value <= last):
             raise Unsupported(
-                f"SQL: {attribute.name} {op} {_shown(value)} splits the bin {label}; a bin holds its left edge, so "
-                f"compare with < or >= at an edge ({', '.join(map(edge_text, edges))}), or with = '{label}'"
+                f"SQL: {attribute.name} {op} {shown} splits the bin {label}; a bin holds its left edge, so "
+                f"compare with < or >= at an edge ({', '.join(map(attribute.told, edges))}), or with = '{label}'"
             )
         found.append(ends[0])
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Any
@@ -217,7 +218,7 @@ def constants(nodes: Sequence[Node]) -> list[Constant]:
     values: Sequence[Any] = [None]
     if all(map(is_constant, nodes)):
         (values,) = rows_of(written("SELECT 1", select_list=list(nodes)))
-    found = [float(v) if isinstance(v, Decimal) else v for v in values]
+    found = [float(v) if isinstance(v, Decimal) else str(v) if isinstance(v, date) else v for v in values]
     if not all(isinstance(v, str | int | float) for v in found):
         raise Unsupported(
             "SQL: a column can only be compared with text, a number, true or false; write the constant out"
