@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import accumulate, product
+from itertools import accumulate, combinations, product
 
 import numpy as np
 import pytest
@@ -17,7 +17,9 @@ from dpjoin.privacy.gauge import (
     _at_points,
     _bounded_sum,
     _chosen,
+    _first_violation,
     _Growth,
+    _layout,
     _least_below,
     _least_with,
     _need,
@@ -92,6 +94,50 @@ def test_searches_find_the_least() -> None:
     for least in range(20):
         assert _least_with(lambda n, least=least: n >= least, 3) == max(3, least)
         assert _least_below(lambda n, least=least: n >= least, 11) == min(11, least)
+
+
+def test_a_violation_is_found_where_there_is_one() -> None:
+    """A line above the growth somewhere in a box, in loops over all its points; also where its ends are below."""
+    rng, found = np.random.default_rng(7), [0, 0]
+    for _ in range(400):
+        variables = int(rng.integers(1, 4))
+        widths, slopes = (tuple(int(x) for x in rng.integers(0, top, variables)) for top in (6, 30))
+        constant, unit, z = int(rng.integers(0, 12)), int(rng.integers(1, 4)), int(rng.integers(0, 9))
+        growth = _Growth(1, int(rng.integers(1, 4)))
+
+        def violated(u: Sequence[int]) -> bool:
+            above = constant + sum(slope * n for slope, n in zip(slopes, u, strict=True))  # noqa: B023
+            return above > unit * growth(z + sum(u))  # noqa: B023
+
+        point = _first_violation(constant, slopes, unit, widths, growth, z)
+        there = any(violated(u) for u in product(*(range(w + 1) for w in widths)))
+        assert (point is not None) == there
+        if point is not None:
+            assert violated(point)
+            assert all(n <= width for n, width in zip(point, widths, strict=True))
+        found[there] += 1
+    assert min(found) > 40
+
+
+@pytest.mark.parametrize("variables", [1, 2, 3, 4])
+def test_corners_and_pairs_of_sides(variables: int) -> None:
+    """Each corner once; for each pair of sides a sign by which corners enter their mixed difference."""
+    corners, signs, members = _layout(variables)
+    assert sorted(map(tuple, corners.tolist())) == sorted(product((0.0, 1.0), repeat=variables))
+    pairs = [tuple(np.flatnonzero(row)) for row in members]
+    assert pairs == list(combinations(range(variables), 2))
+    for (i, j), row in zip(pairs, signs, strict=True):
+        assert row.tolist() == [1.0 if corner[i] == corner[j] else -1.0 for corner in corners]
+
+
+def test_residual_sensitivity_of_numbers_beyond_floats() -> None:
+    """One table's partners are few and another's are 10^400: the larger one counts."""
+    huge, beta = 10**400, Fraction(1, 3)
+    b = star((huge, 1))
+    bounded = Boundaries(tables=b.tables, private=b.private, values=b.values, caps={frozenset("2"): 5})
+    for known in (b, bounded):
+        assert residual_sensitivity(known, beta) >= huge
+        assert residual_sensitivity(known, beta) <= huge + 1
 
 
 @pytest.mark.parametrize("degrees", [(1000, 1, 1), (7, 5), (3, 4, 5)])
