@@ -124,12 +124,17 @@ def plan(
     spec: SpecPath,
     degree: Annotated[int | None, _number("N", "The largest degree you expect, for the expected noise.", 1)] = None,
     join_size: Annotated[int | None, _number("N", "The join size you expect, for relative errors.", 1)] = None,
+    check: Annotated[bool, typer.Option("--check", help="Open the files, and tell all that is wrong.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what a release would do.
 
     No row is read. The files may even be missing, if the spec lists the attributes of its tables.
     """
+    if check:
+        from dpjoin.cli.check import check as check_all
+
+        check_all(spec)
     loaded = read_spec(spec)
     from dpjoin.auto.plan import plan as make_plan
     from dpjoin.cli.printing import show_json

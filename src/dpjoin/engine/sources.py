@@ -27,7 +27,7 @@ import pyarrow as pa
 from dpjoin.engine.encode import Column, identifier, literal, taken
 from dpjoin.engine.spill import remove_left_behind, spill_folder
 from dpjoin.errors import SourceError, suggest
-from dpjoin.spec.schema import Attribute, Schema
+from dpjoin.spec.schema import Attribute, Schema, Table
 
 TEXT_FILES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 ARROW_FILES = (".arrow", ".feather", ".ipc")
@@ -236,32 +236,50 @@ def has_no_tables(path: Path) -> bool:
 
 def check_columns(schema: Schema, opened: Mapping[str, OpenedTable]) -> None:
     """Refuse columns that are missing, of another kind than their attribute, or not comparable."""
-    for table in schema.tables:
-        for name in table.attributes:
-            column = opened[table.name].column(table.column(name))
-            attribute = schema.attribute(name)
-            joins = name in schema.compared_attributes
-            if attribute.part is not None:
-                _check_part(opened[table.name], column, attribute)
-            elif not attribute.key:
-                _check_type(opened[table.name], column, attribute)
-            elif column.kind == "nested" and (joins or any(name in bound.attributes for bound in table.bounds)):
-                use = "tables cannot join on" if joins else "degrees cannot be bounded by"
-                raise SourceError(
-                    f"table {table.name!r}: column {column.name!r} has type {column.type}, which {use}; "
-                    "use a column of plain values"
-                )
-    for name in schema.compared_attributes:
-        tables = schema.tables_with(name)
-        domain = schema.attribute(name)
-        holders = [(t, taken(domain, opened[t].column(schema.table(t).column(name)))) for t in tables]
-        for (t1, c1), (t2, c2) in itertools.combinations(holders, 2):
+    attributes = {a.name: a for a in schema.attributes}
+    for _, _, error in column_problems(schema.tables, attributes, schema.compared_attributes, opened):
+        raise error
+
+
+def column_problems(
+    tables: Sequence[Table],
+    attributes: Mapping[str, Attribute],
+    compared: Collection[str],
+    opened: Mapping[str, OpenedTable],
+) -> Iterator[tuple[str, str, SourceError]]:
+    """What is wrong with the columns of opened tables: the table, the attribute and what to say."""
+    holders: dict[str, list[tuple[str, Column]]] = {}
+    for table in tables:
+        for attribute in (attributes[name] for name in table.attributes if name in attributes):
+            try:
+                column = opened[table.name].column(table.column(attribute.name))
+                _check_column(table, opened[table.name], column, attribute, attribute.name in compared)
+            except SourceError as error:
+                yield table.name, attribute.name, error
+            else:
+                holders.setdefault(attribute.name, []).append((table.name, taken(attribute, column)))
+    for name in compared:
+        for (t1, c1), (t2, c2) in itertools.combinations(holders.get(name, ()), 2):
             if not _comparable(c1, c2):
-                raise SourceError(
+                said = (
                     f"attribute {name!r} joins column {c1.name!r} of table {t1!r} (type {c1.type}) with "
                     f"column {c2.name!r} of table {t2!r} (type {c2.type}), which cannot be compared; "
                     "convert one of them"
                 )
+                yield t2, name, SourceError(said)
+
+
+def _check_column(table: Table, opened: OpenedTable, column: Column, attribute: Attribute, joins: bool) -> None:
+    if attribute.part is not None:
+        _check_part(opened, column, attribute)
+    elif not attribute.key:
+        _check_type(opened, column, attribute)
+    elif column.kind == "nested" and (joins or any(attribute.name in bound.attributes for bound in table.bounds)):
+        use = "tables cannot join on" if joins else "degrees cannot be bounded by"
+        raise SourceError(
+            f"table {table.name!r}: column {column.name!r} has type {column.type}, which {use}; "
+            "use a column of plain values"
+        )
 
 
 def _check_part(opened: OpenedTable, column: Column, attribute: Attribute) -> None:

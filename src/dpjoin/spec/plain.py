@@ -45,10 +45,12 @@ def schema_from_dict(data: Mapping[str, Any], attributes_of: Attributes | None =
     declared = section(data, "attributes", required=True)
     tables = section(data, "tables", required=True)
     _check_filled(declared)
-    attributes = tuple(_attribute(name, section(declared, name, "attributes.")) for name in declared)
+    attributes = tuple(attribute_from_dict(name, section(declared, name, "attributes.")) for name in declared)
     privacy = section(data, "privacy")
-    unit = _unit(privacy.get("unit", ROW), list(declared))
-    found = [_table(name, section(tables, name, "tables."), list(declared), attributes_of, unit) for name in tables]
+    unit = unit_of(privacy.get("unit", ROW), list(declared))
+    found = [
+        table_from_dict(name, section(tables, name, "tables."), list(declared), attributes_of, unit) for name in tables
+    ]
     neighbours = privacy.get("neighbours", ADD)
     check_choice("privacy.neighbours", neighbours, (ADD, REPLACE))
     return Schema(tuple(found), attributes, unit, _limit(privacy, "max_results", "privacy."), neighbours)
@@ -124,7 +126,8 @@ def workload_to_dict(workload: Workload) -> dict[str, Any]:
     return {key: found for key, found in written.items() if found}
 
 
-def _attribute(name: str, body: Mapping[str, Any]) -> Attribute:
+def attribute_from_dict(name: str, body: Mapping[str, Any]) -> Attribute:
+    """One attribute's section."""
     check_keys(body, KEYS["attributes"], f"attributes.{name}.")
     read = dict(body)
     if isinstance(read.get("bins"), list):  # JSON has no infinity, and TOML's is easily written as text
@@ -133,9 +136,10 @@ def _attribute(name: str, body: Mapping[str, Any]) -> Attribute:
         return Attribute(name=name, **read)
 
 
-def _table(
+def table_from_dict(
     name: str, body: Mapping[str, Any], declared: Sequence[str], attributes_of: Attributes | None, unit: tuple[str, ...]
 ) -> Table:
+    """One table's section."""
     where = f"tables.{name}."
     check_keys(body, KEYS["tables"], where)
     body = _owned(body, declared, unit, where)
@@ -165,7 +169,7 @@ def _table(
     return replace(described, attributes=attributes_of(described, declared))
 
 
-def _unit(unit: object, declared: Sequence[str]) -> tuple[str, ...]:
+def unit_of(unit: object, declared: Sequence[str]) -> tuple[str, ...]:
     """The attributes that name who is protected; none for single rows."""
     if unit == ROW:
         return ()

@@ -62,16 +62,9 @@ class Spec:
     def from_toml(cls, path: str | Path) -> Spec:
         """Read and check a spec file. Opens no table, except for column names where `attributes` is left out."""
         path = Path(path)
+        _, data = read_toml(path)
         try:
-            text = path.read_text(encoding="utf-8")
-        except OSError:
-            raise SpecError(f"{path}: the spec cannot be read; write one with: dpjoin init TABLES") from None
-        except UnicodeDecodeError:
-            raise SpecError(f"{path}: the spec must be UTF-8 text") from None
-        try:
-            return cls.from_dict(tomllib.loads(text), folder=path.parent)
-        except tomllib.TOMLDecodeError as error:
-            raise SpecError(f"{path}: not valid TOML: {error}") from None
+            return cls.from_dict(data, folder=path.parent)
         except DpjoinError as error:
             raise type(error)(f"{path}: {error}") from None
 
@@ -88,7 +81,7 @@ class Spec:
         with under("privacy."):
             epsilon, delta = (float(number(privacy[key], key)) for key in ("epsilon", "delta"))
             budget = Budget(epsilon=epsilon, delta=delta)
-        schema = schema_from_dict(data, lambda table, declared: _attributes_by_column(table, declared, folder))
+        schema = schema_from_dict(data, lambda table, declared: attributes_by_column(table, declared, folder))
         for table in schema.tables:
             _check_inside(table)
         workload = workload_from_dict(schema, section(data, "workload") if "workload" in data else DEFAULT_WORKLOAD)
@@ -113,9 +106,28 @@ class Spec:
         for table in self.schema.tables:
             if table.source is None:
                 raise SpecError(f"tables.{table.name}.source is missing; name the file that holds the table")
-            path = self.folder / table.source
-            found[table.name] = (path, table.source_table) if table.source_table else path
+            found[table.name] = source_of(table, self.folder)
         return found
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """A spec's text, and what it holds."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        raise SpecError(f"{path}: the spec cannot be read; write one with: dpjoin init TABLES") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path}: the spec must be UTF-8 text") from None
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path}: not valid TOML: {error}") from None
+
+
+def source_of(table: Table, folder: Path) -> Any:
+    """Where a table's rows are: a path, or a path and the table inside a database file."""
+    path = folder / str(table.source)
+    return (path, table.source_table) if table.source_table else path
 
 
 def _check_inside(table: Table) -> None:
@@ -129,7 +141,7 @@ def _check_inside(table: Table) -> None:
         )
 
 
-def _attributes_by_column(table: Table, declared: Sequence[str], folder: Path) -> tuple[str, ...]:
+def attributes_by_column(table: Table, declared: Sequence[str], folder: Path) -> tuple[str, ...]:
     """Where a table lists no attributes: those declared ones that are among its column names."""
     from dpjoin.engine.sources import connected, open_source
 
