@@ -37,9 +37,8 @@ def test_a_draft_holds_names_and_types_only(capsys, tables, tmp_path):
     assert draft["attributes"]["day"] == {"key": True}
     assert draft["attributes"]["vip"] == {"values": [False, True]}
     assert draft["attributes"]["age"] == {"bins": ["..."]}
-    assert "born" not in draft["attributes"]
-    assert "# born (date" in text
-    assert "year(…)" in text
+    assert draft["attributes"]["born"] == {"part": "month"}
+    assert "joins on     day (guessed from names; --on says otherwise)" in err
 
 
 def test_the_draft_does_not_depend_on_the_rows(capsys, tmp_path):
@@ -60,7 +59,7 @@ def test_plan_says_in_one_line_what_to_fill_in(capsys, tables, tmp_path):
     code, out, err = run(capsys, "plan", spec)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-    for key in ("attributes.age.bins", "attributes.city.values", "attributes.price.values", "fill in"):
+    for key in ("attributes.age.bins", "attributes.city.values", "attributes.price.bins", "fill in"):
         assert key in err
 
 
@@ -85,7 +84,9 @@ def test_what_the_draft_offers_can_be_taken(capsys, tables, tmp_path):
     spec = tmp_path / "draft.toml"
     more = (tmp_path / "kinds.parquet", tmp_path / "odd.parquet")
     public = ("--public-domain", "visits.city", "--public-domain", "offers.price", "--public-domain", "offers.kind")
-    run(capsys, "init", *tables, *more, "-o", spec, *public)
+    run(
+        capsys, "init", *tables, *more, "-o", spec, *public, "--on", "day", "--on", "kind", "--on", "c d", "--on", "a,b"
+    )
     text = spec.read_text().replace('bins = ["..."]', "bins = [0, 50, 100]").replace('["..."]', '["x"]')
     offered = re.sub(r"(?m)^# (?=(unique|max_degree|method|profile) = )", "", text)
     spec.write_text(offered)

@@ -98,10 +98,22 @@ def _root(
     pass
 
 
-@app.command(epilog=_example("dpjoin init flights.parquet weather.csv --public-domain flights.carrier -o flights.toml"))
+On = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        metavar="COLUMN",
+        help="A column that joins tables; A=B if it has two names. May be repeated.  [default: by name]",
+    ),
+]
+
+
+@app.command(epilog=_example("dpjoin init orders.csv customers.csv --on customer_id -o shop.toml"))
 def init(
     tables: Annotated[list[str], _argument("TABLES", "Table files; FILE:TABLE for a DuckDB or SQLite file.")],
     out: Annotated[Path, _out("FILE", "Where to write the spec.")] = Path("spec.toml"),
+    on: On = None,
+    interactive: Annotated[bool, typer.Option("--interactive", help="Ask what names and types do not tell.")] = False,
     public_domain: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,13 +122,23 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write a first spec, from column names and types only."""
-    from dpjoin.cli.init import draft, read_source
+    """Write a first spec, from column names and types.
+
+    A CSV file has no types: they are those that its first rows look like. The spec, types included, is public.
+    """
+    from dpjoin.cli.init import Wishes, draft, read_source
 
     check_new(out)
-    text = draft([read_source(t) for t in tables], folder=out.parent, public=public_domain or ())
-    write_new(out, text.encode(), mode=0o644)
-    say(f'wrote {out}; fill in the domains that hold "...", then: dpjoin plan {out}')
+    ask = (lambda question, default: str(typer.prompt(question, default, err=True))) if interactive else None
+    wishes = Wishes(on=tuple(on or ()), public=tuple(public_domain or ()), ask=ask)
+    made = draft([read_source(t) for t in tables], wishes, folder=out.parent)
+    write_new(out, made.text.encode(), mode=0o644)
+    for line in made.decisions:
+        say(line)
+    todo = (
+        f'; fill in what holds "..." ({made.placeholders} of its attributes), then' if made.placeholders else "; next"
+    )
+    say(f"wrote {out}{todo}: dpjoin plan {out}")
 
 
 @app.command(epilog=_example("dpjoin plan flights.toml --degree 40 --join-size 300000"))

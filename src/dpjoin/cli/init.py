@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from dpjoin.cli.keys import Columns, Source, chosen_keys, is_identifier, named_attributes
 from dpjoin.engine.encode import identifier
+from dpjoin.engine.sniff import TEXT, column_types
 from dpjoin.engine.sources import DATABASE_FILES, column_names, connected, open_source
 from dpjoin.errors import SourceError, SpecError, suggest
 from dpjoin.spec.plain import PLACEHOLDER
@@ -21,16 +24,6 @@ MAX_VALUES = 1000
 _LIMIT = 100
 """An example of a bound on degrees, whatever the tables hold."""
 _INTEGERS = "U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
-
-
-@dataclass(frozen=True)
-class Source:
-    """One table to draft for: its name in the spec, its file, and its column names and types."""
-
-    name: str
-    path: Path
-    table: str | None
-    columns: tuple[tuple[str, str], ...]
 
 
 def read_source(argument: str) -> Source:
@@ -45,7 +38,8 @@ def read_source(argument: str) -> Source:
     if not path.is_file():
         raise SourceError(f"{path}: the file does not exist; correct the path")
     try:
-        columns = tuple(column_names(path, table))
+        columns = tuple(column_types(path, table))
+        sniffed = any(kind == TEXT for _, kind in column_names(path, table))
     except SourceError as error:
         if path.suffix in DATABASE_FILES and table is None:
             has = re.search(r"\(it has: .*\)$", str(error))
@@ -53,54 +47,145 @@ def read_source(argument: str) -> Source:
                 f"{path}: name the table inside the database, as in {path}:TABLE{f' {has[0]}' if has else ''}"
             ) from None
         raise SourceError(f"{path}: {error}") from None
-    return Source(table or path.name.partition(".")[0], path, table, columns)
+    return Source(table or path.name.partition(".")[0], path, table, columns, sniffed)
 
 
-def draft(sources: Sequence[Source], *, folder: Path, public: Sequence[str] = ()) -> str:
-    """The text of a first spec that lives in `folder`. `public` lists TABLE.COLUMN whose set of values is public."""
+@dataclass(frozen=True)
+class Wishes:
+    """What the user says about a first spec."""
+
+    on: tuple[str, ...] = ()
+    """Columns that join the tables; none for a guess from their names."""
+    learn: bool = False
+    """Whether domains that nobody declared are learned privately; otherwise they are left to be filled in."""
+    public: tuple[str, ...] = ()
+    """TABLE.COLUMN whose set of values is public."""
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    unit: str | None = None
+    ask: Callable[[str, str], str] | None = None
+    """Puts a question with a default to the user."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A first spec, what was decided in it, and how many domains are to be filled in."""
+
+    text: str
+    decisions: tuple[str, ...]
+    placeholders: int
+
+
+def draft(sources: Sequence[Source], wishes: Wishes, *, folder: Path) -> Draft:
+    """A first spec that lives in `folder`."""
     names = [s.name for s in sources]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise SpecError(f"two tables are called {name!r}; rename one of the files")
-    domains = _public_domains(sources, public)
-    kinds = {c: kind for s in reversed(sources) for c, kind in s.columns}
-    holders = {c: [s.name for s in sources if c in dict(s.columns)] for s in sources for c, _ in s.columns}
-    shared = any(len(found) > 1 for found in holders.values())
-    tables = [_table(s, folder, _links(s, sources), shared=shared) for s in sources]
-    described = [_attribute(c, kinds[c], found, domains.get(c)) for c, found in holders.items()]
-    unjoined = "" if shared or len(sources) == 1 else _NOTHING_SHARED
-    asked = sum(askable for _, askable in described)
-    template = (files("dpjoin") / "data" / "first_spec.toml").read_text(encoding="utf-8")
+    keys, how = chosen_keys(sources, wishes.on, wishes.unit, wishes.ask)
+    attributes = named_attributes(sources, keys)
+    domains = _public_domains(sources, wishes.public)
+    described = {}
+    for name, columns in attributes.items():
+        known = [value for place in columns.items() for value in domains.get(place, ())]
+        described[name] = _attribute(name, columns, sources, key=name in keys, domain=sorted(set(known)), wishes=wishes)
+    shared = bool(keys)
+    tables = [_table(s, folder, attributes, keys, alone=shared and not _links(s, keys)) for s in sources]
+    texts = [text for text, _ in described.values()]
+    if not shared and len(sources) > 1:
+        texts.insert(0, _NOTHING_SHARED)
+    asked = sum(kind in ("declared", "learned", "open") for _, kind in described.values())
     written = {
         "tables": "\n".join(tables),
-        "attributes": "\n".join([unjoined] * bool(unjoined) + [text for text, _ in described]),
+        "attributes": "\n".join(texts),
         "ways": str(min(2, max(1, asked))),
+        "epsilon": repr(wishes.epsilon),
+        "delta": repr(wishes.delta),
+        "unit": f"unit = {_text(wishes.unit)}   # who is protected, with all rows in all tables\n"
+        if wishes.unit
+        else "",
     }
-    return re.sub(r"\{(tables|attributes|ways)\}", lambda place: written[place[1]], template)
+    template = (files("dpjoin") / "data" / "first_spec.toml").read_text(encoding="utf-8")
+    text = re.sub(r"\{(\w+)\}", lambda place: written.get(place[1], place[0]), template)
+    by_kind: dict[str, list[str]] = {}
+    for name, (_, kind) in described.items():
+        by_kind.setdefault(kind, []).append(name)
+    decided = _decisions(sources, attributes, keys, how, by_kind)
+    return Draft(text, decided, len(by_kind.get("open", [])))
 
 
 _NOTHING_SHARED = """\
 # No column name occurs in two tables, so nothing joins them yet: give a shared attribute one name with `columns`.
 """
+_LISTED = 6
+"""So many names of a list are told; a screen has room for no more."""
 
 
-def _links(source: Source, sources: Sequence[Source]) -> list[tuple[str, ...]]:
-    """The columns that a table shares with each other one: likely keys, single columns first, and first ones first."""
+def _decisions(
+    sources: Sequence[Source],
+    attributes: Mapping[str, Columns],
+    keys: Mapping[str, Columns],
+    how: str,
+    by_kind: Mapping[str, Sequence[str]],
+) -> tuple[str, ...]:
+    """What was decided, a line each."""
+    lines = []
+    if len(sources) > 1:
+        on = [a if set(c.values()) == {a} else f"{a} ({_places(c)})" for a, c in keys.items()]
+        lines.append(f"joins on     {_few(on) or 'nothing yet: name the columns with --on'}{how if on else ''}")
+    apart: dict[str, list[str]] = {}
+    for name, columns in attributes.items():
+        if name not in keys and name not in columns.values():
+            apart.setdefault(next(iter(columns.values())), []).append(name)
+    if apart:
+        told = [f"{column} is {', '.join(names)}" for column, names in apart.items()]
+        lines.append(f"kept apart   {_few(told)} (same name, not joined; --on joins on it)")
+    words = {
+        "declared": "declared     {} (booleans, parts of dates, --public-domain)",
+        "learned": "learned      {} (privately, from the budget; a domain you declare is better)",
+        "open": 'fill in      {} (they hold "...", or --learn)',
+        "left out": "left out     {} (identifiers of one table, or types without a domain)",
+    }
+    lines += [words[kind].format(_few(by_kind[kind])) for kind in words if kind in by_kind]
+    if any(s.sniffed for s in sources):
+        files_of = _few([s.path.name for s in sources if s.sniffed])
+        lines.append(f"types        taken from the rows of {files_of}, and public with the spec; no value is")
+    return tuple(lines)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _places(columns: Columns) -> str:
+    return ", ".join(f"{t}.{c}" for t, c in columns.items())
+
+
+def _links(source: Source, keys: Mapping[str, Columns]) -> list[tuple[str, ...]]:
+    """The keys that a table shares with each other one: single ones first, and first columns first."""
     own = [c for c, _ in source.columns]
-    shared = [tuple(c for c in own if c in dict(s.columns)) for s in sources if s is not source]
-    return sorted((link for link in dict.fromkeys(shared) if link), key=lambda link: (len(link), own.index(link[0])))
+    mine = sorted((a for a in keys if source.name in keys[a]), key=lambda a: own.index(keys[a][source.name]))
+    others = {t for a in mine for t in keys[a]} - {source.name}
+    shared = [tuple(a for a in mine if t in keys[a]) for t in sorted(others)]
+    return sorted(dict.fromkeys(shared), key=lambda link: (len(link), mine.index(link[0])))
 
 
-def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]], *, shared: bool) -> str:
+def _table(
+    source: Source, folder: Path, attributes: Mapping[str, Columns], keys: Mapping[str, Columns], *, alone: bool
+) -> str:
     relative = Path(os.path.relpath(source.path.resolve(), folder.resolve())).as_posix()
     lines = [f"[tables.{_key(source.name)}]", f"source = {_text(relative)}"]
     lines += [f"table = {_text(source.table)}"] if source.table else []
+    renamed = {a: c[source.name] for a, c in attributes.items() if c.get(source.name, a) != a}
+    if renamed:
+        lines.append(f"columns = {{ {', '.join(f'{_key(a)} = {_text(c)}' for a, c in renamed.items())} }}")
     lines.append("private = true")
-    if shared and not links:
+    if alone:
         lines.append(
             '# no column is called as in another table, so nothing joins it yet: columns = { ATTRIBUTE = "column" }'
         )
-    if links:
+    if links := _links(source, keys):
         unique = f"# unique = [{', '.join(map(_text, links[0]))}]"
         # A comma separates the attributes of a bound, so a name that holds one cannot be bounded.
         named = [", ".join(link) for link in links if not any("," in c for c in link)]
@@ -112,31 +197,66 @@ def _table(source: Source, folder: Path, links: Sequence[tuple[str, ...]], *, sh
 
 
 _CATEGORIES, _EDGES = "the public list of categories", "edges in increasing order, like"
+_BINNED = "learn = { bins = 8 }"
 _DOMAINS = (
-    ("text", "values", f"{_CATEGORIES}; for numbers, bins or range instead"),
-    ("VARCHAR|ENUM.*", "values", _CATEGORIES),
-    (_INTEGERS, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]"),
-    ("FLOAT|DOUBLE|DECIMAL.*", "bins", f"{_EDGES} [0, 0.5, 10, inf]"),
+    ("text", "values", f"{_CATEGORIES}; for numbers, bins or range instead", "learn = true"),
+    ("VARCHAR|ENUM.*", "values", _CATEGORIES, "learn = true"),
+    (_INTEGERS, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]", _BINNED),
+    ("FLOAT|DOUBLE|DECIMAL.*", "bins", f"{_EDGES} [0, 0.5, 10, inf]", _BINNED),
+    ("DATE|TIMESTAMP.*", "bins", f"{_EDGES} [2020-01-01, 2021-01-01]", _BINNED),
 )
-"""By a column's type: which key describes its domain, and what to fill in there."""
+"""By a column's type: which key describes its domain, what to fill in there, and how it is learned."""
 
 
-def _attribute(column: str, kind: str, holders: list[str], domain: list[Value] | None) -> tuple[str, bool]:
-    """The section of one attribute, and whether queries can look at it."""
-    head = f"[attributes.{_key(column)}]   # {', '.join(holders)}: {kind.lower()}"
-    if domain is not None:
-        return f"{head}; declared public and read from it\nvalues = [{', '.join(map(_text, domain))}]\n", True
-    if len(holders) > 1:
-        return f"{head}\nkey = true   # in several tables, so it joins them; give it a domain to ask about it\n", False
+def _attribute(
+    name: str, columns: Columns, sources: Sequence[Source], *, key: bool, domain: Sequence[Value], wishes: Wishes
+) -> tuple[str, str]:
+    """The section of one attribute, and what became of it: key, declared, learned, open or left out."""
+    table, column = next(iter(columns.items()))
+    kind = next(dict(s.columns)[column] for s in sources if s.name == table)
+    head = f"[attributes.{_key(name)}]   # {', '.join(columns)}: {kind.lower()}"
+    if domain:
+        return f"{head}; declared public and read from it\nvalues = [{', '.join(map(_text, domain))}]\n", "declared"
+    if key:
+        what = "in several tables, so it joins them" if len(columns) > 1 else "names who is protected"
+        return f"{head}\nkey = true   # {what}; give it a domain to ask about it\n", "key"
     if kind == "BOOLEAN":
-        return f"{head}\nvalues = [false, true]\n", True
-    for types, key, hint in _DOMAINS:
+        return f"{head}\nvalues = [false, true]\n", "declared"
+    if is_identifier(column):
+        return f"# {name} ({kind.lower()}, in {table}) is left out: an identifier that joins nothing.\n", "left out"
+    if kind.startswith("TIME") and not kind.startswith("TIMESTAMP"):
+        return f'{head}\npart = "hour"   # 0 to 23\n', "declared"
+    for types, described, hint, learned in _DOMAINS:
         if re.fullmatch(types, kind, re.DOTALL):
-            return f'{head}\n{key} = ["{PLACEHOLDER}"]   # fill in: {hint}\n', True
-    dated = kind.startswith(("DATE", "TIME"))
-    instead = "; a view in a DuckDB file can have year(…) or hour(…) of it" if dated else ""
-    why = f"is left out: a domain needs text, numbers or booleans{instead}"
-    return f"# {column} ({kind.lower()}, in {holders[0]}) {why}.\n", False
+            if wishes.ask is not None:
+                return _asked(head, name, kind, described, learned, wishes)
+            if wishes.learn:
+                return f"{head}\n{learned}   # or declare it: {described} = [...], {hint}\n", "learned"
+            if kind.startswith(("DATE", "TIME")):
+                return f'{head}\npart = "month"   # 1 to 12; or bins: {hint}\n', "declared"
+            return f'{head}\n{described} = ["{PLACEHOLDER}"]   # fill in: {hint}\n', "open"
+    why = "is left out: a domain needs text, numbers, dates or booleans"
+    return f"# {name} ({kind.lower()}, in {table}) {why}.\n", "left out"
+
+
+def _asked(head: str, name: str, kind: str, key: str, learned: str, wishes: Wishes) -> tuple[str, str]:
+    """The section of an attribute as the user wants it."""
+    assert wishes.ask is not None
+    what = "categories" if key == "values" else "edges of bins"
+    while True:
+        question = f"{name} ({kind.lower()}): public {what} with commas between, {'or learn, ' * wishes.learn}or skip"
+        answer = wishes.ask(question, "learn" if wishes.learn else "skip").strip()
+        if answer == "learn" and wishes.learn:
+            return f"{head}\n{learned}\n", "learned"
+        if answer == "skip":
+            return f"# {name} ({kind.lower()}) is left out, as you said.\n", "left out"
+        parts = [part.strip() for part in answer.split(",")]
+        written = ", ".join(map(_text, parts) if key == "values" else parts)
+        try:
+            tomllib.loads(f"x = [{written}]")
+        except tomllib.TOMLDecodeError:
+            continue
+        return f"{head}\n{key} = [{written}]\n" + ("other = true\n" if key == "values" else ""), "declared"
 
 
 def _key(name: str) -> str:
@@ -148,9 +268,9 @@ def _text(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _public_domains(sources: Sequence[Source], public: Sequence[str]) -> dict[str, list[Value]]:
+def _public_domains(sources: Sequence[Source], public: Sequence[str]) -> dict[tuple[str, str], list[Value]]:
     """The values of the columns that the user declares public; the only rows a draft ever reads."""
-    domains: dict[str, list[Value]] = {}
+    domains: dict[tuple[str, str], list[Value]] = {}
     for item in public:
         table, _, column = item.partition(".")
         source = next((s for s in sources if s.name == table), None)
@@ -160,8 +280,7 @@ def _public_domains(sources: Sequence[Source], public: Sequence[str]) -> dict[st
         if column not in dict(source.columns):
             hint = suggest(column, [c for c, _ in source.columns])
             raise SpecError(f"--public-domain {item}: table {table!r} has no column {column!r}; {hint}")
-        values = _distinct(item, source, column)
-        domains[column] = sorted({*domains.get(column, []), *values})
+        domains[table, column] = _distinct(item, source, column)
     return domains
 
 
