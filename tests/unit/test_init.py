@@ -173,3 +173,107 @@ def test_tables_of_a_database(capsys, tmp_path):
     assert (
         "shop.db:TABLE (it has: big sales)" in run(capsys, "init", tmp_path / "shop.db", "-o", tmp_path / "x.toml")[2]
     )
+
+
+def _csv(folder, name, text):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.fixture
+def shop(tmp_path):
+    orders = "id,customer_id,status,placed,at,paid,total,note_code\n1,7,sent,2020-01-31,10:30,true,3.50,007\n"
+    orders += "2,8,Secret,2021-02-03,9:05,false,NA,012\n"
+    customers = (
+        "id,name,status,born,vip\n7,Secret Ann,gold,1980-01-01 10:00:00,True\n8,Secret Bob,,1990-01-01 11:30:00,\n"
+    )
+    return _csv(tmp_path, "orders.csv", orders), _csv(tmp_path, "customers.csv", customers)
+
+
+def test_types_of_text_files_are_taken_from_their_rows(capsys, shop, tmp_path):
+    """Dates, times, booleans and decimals are recognised; codes with leading zeros are text; init says where from."""
+    spec = tmp_path / "shop.toml"
+    code, _, err = run(capsys, "init", *shop, "-o", spec)
+    assert code == 0
+    text = spec.read_text()
+    assert "Secret" not in text + err
+    draft = tomllib.loads(text)
+    assert draft["attributes"] == {
+        "customer_id": {"key": True},
+        "orders_status": {"values": ["..."]},
+        "placed": {"part": "month"},
+        "at": {"part": "hour"},
+        "paid": {"values": [False, True]},
+        "total": {"bins": ["..."]},
+        "note_code": {"values": ["..."]},
+        "name": {"values": ["..."]},
+        "customers_status": {"values": ["..."]},
+        "born": {"part": "month"},
+        "vip": {"values": [False, True]},
+    }
+    assert draft["tables"]["orders"]["columns"] == {"orders_status": "status"}
+    assert draft["tables"]["customers"]["columns"] == {"customer_id": "id", "customers_status": "status"}
+    for told in (
+        "customer_id (customers.id, orders.customer_id)",
+        "status is orders_status, customers_status",
+        "types",
+    ):
+        assert told in err
+    assert len(err.splitlines()) < 24
+    filled = text.replace('values = ["..."]', 'values = ["gold"]\nother = true').replace('["..."]', "[0, 5]")
+    spec.write_text(filled)
+    assert run(capsys, "release", spec, "-o", tmp_path / "out")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "on", "keys"),
+    [
+        ("order_id,status,x", "order_id,status,y", (), {"order_id"}),
+        ("orderId,Code,x", "orderId,Code,y", (), {"orderId", "Code"}),
+        ("day,x", "day,y", (), {"day"}),
+        ("id,day,x", "id,day,y", ("day",), {"day"}),
+        ("a,b,x", "a,b,y", ("a,b",), {"a", "b"}),
+        ("person,x", "patient,y", ("person=patient",), {"person"}),
+        ("x", "y", (), set()),
+    ],
+)
+def test_keys_come_from_names(capsys, tmp_path, first, second, on, keys):
+    """Names called like keys join, and of others the only one; --on decides otherwise."""
+    files = _csv(tmp_path, "one.csv", f"{first}\n"), _csv(tmp_path, "two.csv", f"{second}\n")
+    given = [word for column in on for word in ("--on", column)]
+    assert run(capsys, "init", *files, *given, "-o", tmp_path / "s.toml")[0] == 0
+    attributes = tomllib.loads((tmp_path / "s.toml").read_text())["attributes"]
+    assert {name for name, body in attributes.items() if body.get("key")} == keys
+
+
+@pytest.mark.parametrize(
+    ("on", "words"),
+    [
+        ((), "tables share the columns a, b, and none is called like a key; say which ones join them, as in --on a"),
+        (("c",), "--on c: no table has a column 'c'"),
+        (("x",), "--on x: only table 'one' has a column 'x'"),
+        (("x=z",), "no table has a column 'z'"),
+    ],
+)
+def test_what_names_do_not_tell_is_asked_for(capsys, tmp_path, on, words):
+    """One line, and no spec."""
+    files = _csv(tmp_path, "one.csv", "a,b,x\n"), _csv(tmp_path, "two.csv", "a,b,y\n")
+    given = [word for column in on for word in ("--on", column)]
+    code, _, err = run(capsys, "init", *files, *given, "-o", tmp_path / "s.toml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert words in err
+    assert not (tmp_path / "s.toml").exists()
+
+
+def test_init_asks_when_told_to(capsys, monkeypatch, tmp_path):
+    """Keys and domains as answered; an answer that is no list of numbers is asked for again."""
+    files = _csv(tmp_path, "one.csv", "a,b,x\n1,2,u\n"), _csv(tmp_path, "two.csv", "a,b,y\n1,2,3\n")
+    answers = iter(["a", "skip", "u, v", "skip", "low", "0, 5, inf"])
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
+    assert run(capsys, "init", *files, "--interactive", "-o", tmp_path / "s.toml")[0] == 0
+    assert tomllib.loads((tmp_path / "s.toml").read_text())["attributes"] == {
+        "a": {"key": True},
+        "x": {"values": ["u", "v"], "other": True},
+        "y": {"bins": [0, 5, float("inf")]},
+    }
+    assert run(capsys, "plan", tmp_path / "s.toml")[0] == 0

@@ -23,6 +23,7 @@ MAX_VALUES = 1000
 """A public domain with more values than this is refused: the release would hardly fit in memory."""
 _LIMIT = 100
 """An example of a bound on degrees, whatever the tables hold."""
+_WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
 _INTEGERS = "U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
 
 
@@ -88,9 +89,12 @@ def draft(sources: Sequence[Source], wishes: Wishes, *, folder: Path) -> Draft:
     described = {}
     for name, columns in attributes.items():
         known = [value for place in columns.items() for value in domains.get(place, ())]
-        described[name] = _attribute(name, columns, sources, key=name in keys, domain=sorted(set(known)), wishes=wishes)
+        alike = len({type(value) for value in known}) == 1
+        domain = sorted(set(known if alike else map(str, known)))
+        described[name] = _attribute(name, columns, sources, key=name in keys, domain=domain, wishes=wishes)
     shared = bool(keys)
-    tables = [_table(s, folder, attributes, keys, alone=shared and not _links(s, keys)) for s in sources]
+    kept = {name: columns for name, columns in attributes.items() if described[name][1] != "left out"}
+    tables = [_table(s, folder, kept, keys, alone=shared and not _links(s, keys)) for s in sources]
     texts = [text for text, _ in described.values()]
     if not shared and len(sources) > 1:
         texts.insert(0, _NOTHING_SHARED)
@@ -110,7 +114,7 @@ def draft(sources: Sequence[Source], wishes: Wishes, *, folder: Path) -> Draft:
     by_kind: dict[str, list[str]] = {}
     for name, (_, kind) in described.items():
         by_kind.setdefault(kind, []).append(name)
-    decided = _decisions(sources, attributes, keys, how, by_kind)
+    decided = _decisions(sources, kept, keys, how, by_kind)
     return Draft(text, decided, len(by_kind.get("open", [])))
 
 
@@ -301,6 +305,10 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
         raise SpecError(
             f"--public-domain {item}: more than {MAX_VALUES} values; write bins or fewer values in the spec"
         )
-    if kind == "text" and all(re.fullmatch(r"-?(0|[1-9]\d{0,8})", str(v)) for v in found):
+    if kind == "BOOLEAN":
+        return [False, True]
+    if source.sniffed and kind != TEXT:  # what does not look like the others is missing, or other
+        found = [v for v in found if _WHOLE.fullmatch(str(v).strip())]
+    if all(_WHOLE.fullmatch(str(v).strip()) for v in found):
         found = [int(v) for v in found]
     return found

@@ -34,8 +34,8 @@ def column_types(source: object, table: str | None = None) -> list[tuple[str, st
         tests = []
         for name in untyped:
             value = f"trim({identifier(name)})"
-            present = f"CASE WHEN lower({value}) NOT IN ({missing}) THEN {value} END"
-            tests += [f"bool_and({look.format(f'({present})')})" for look in _LOOKS.values()]
+            present = f"lower({value}) NOT IN ({missing})"
+            tests += [f"bool_and({look.format(value)}) FILTER ({present})" for look in _LOOKS.values()]
         with unreadable("table", opened.origin, "tabular"):
             rows = f"(SELECT * FROM {opened.view} LIMIT {SNIFFED_ROWS})"
             (found,) = connection.execute(f"SELECT {', '.join(tests)} FROM {rows}").fetchall()
