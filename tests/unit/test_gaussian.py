@@ -25,6 +25,8 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.gaussian import (
     GRAIN,
     LARGEST_DELTA,
+    SLACK,
+    SMALLEST_EPSILON,
     gaussian_conversion_delta,
     largest_gaussian_rho,
     mills_upper,
@@ -152,3 +154,12 @@ def test_a_concentrated_cost_needs_its_accountant() -> None:
     curator = Curator(BruteEngine(schema, {"t": []}), Split(budget=Budget(epsilon=1.0, delta=1e-6), paper=True))
     with pytest.raises(BudgetError, match="needs the concentrated accountant"):
         _ = curator.composition
+
+
+def test_the_slack_pays_for_all_rounding() -> None:
+    """As P-66 reckons: 2^46 numbers, each off by a factor c; and it costs less than a ten-thousandth of the budget."""
+    eta = 2 * sum(math.exp(-2 * math.pi**2 * GRAIN * j**2) for j in (1, 2, 3))
+    factors = 2**46 * (math.log1p(eta) - math.log1p(-eta))
+    assert 2 * factors < float(SMALLEST_EPSILON * SLACK)
+    assert factors < -math.log1p(-float(SLACK))
+    assert SLACK * 10**4 < 1
