@@ -118,7 +118,14 @@ def test_release_writes_a_folder_and_a_journal(capsys, tmp_path):
     for words in ("(1, 1e-06)-differential privacy", "(noisy)", "median ±", "city x kind"):
         assert words in out
     assert "dpjoin answer" in err
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["manifest.json", "model.npz", "synthetic.parquet"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "README.md",
+        "croissant.json",
+        "datapackage.json",
+        "manifest.json",
+        "model.npz",
+        "synthetic.parquet",
+    ]
     begun, finished = journal_lines(spec)
     assert (begun["what"], finished["what"]) == ("begun", "finished")
     assert {"time", "epsilon", "delta", "spec", "spec_sha256", "out"} <= set(begun)

@@ -70,7 +70,14 @@ def test_save_and_load_give_the_same_release(released: dj.Release, tmp_path: Pat
     assert np.allclose(again.error(), released.error())
     assert again.sample(50, seed=3).equals(released.sample(50, seed=3))
     assert again.manifest() == released.manifest()
-    assert sorted(p.name for p in folder.iterdir()) == ["manifest.json", "model.npz", "synthetic.parquet"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "README.md",
+        "croissant.json",
+        "datapackage.json",
+        "manifest.json",
+        "model.npz",
+        "synthetic.parquet",
+    ]
     with pytest.raises(dj.ReleaseError, match="exists already"):
         released.save(folder)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

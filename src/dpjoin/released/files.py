@@ -5,6 +5,7 @@ A folder is written completely or not at all, and reading it back gives an equal
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import GAUSSIAN, ZERO_CONCENTRATED, Budget
 from dpjoin.released.ledger_json import ledger_from_json, ledger_to_json
+from dpjoin.released.package import ROWS, described, package_files
 from dpjoin.released.release import Release
 from dpjoin.spec.persons import describe_owners, protects
 from dpjoin.spec.plain import ROW, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
@@ -53,18 +55,28 @@ def save(release: Release, folder: str | Path) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
-        text = json.dumps(manifest_of(release), indent=1)
+        manifest = manifest_of(release)
+        np.savez_compressed(partial / "model.npz", **_written(release.model)[1])
+        rows = described(release.schema, release.synthetic)
+        pq.write_table(rows, partial / ROWS, compression="zstd")
+        for name, content in package_files(manifest, rows.schema, _sha256(partial / ROWS)).items():
+            (partial / name).write_text(content, encoding="utf-8")
+        hashes = {file.name: _sha256(file) for file in sorted(partial.iterdir())}
+        text = json.dumps(manifest | {"sha256": hashes}, indent=1)
         # Lists of numbers read better on one line.
         text = re.sub(r"\[\s+([-\d\s,.e]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text)
         (partial / "manifest.json").write_text(text + "\n", encoding="utf-8")
-        np.savez_compressed(partial / "model.npz", **_written(release.model)[1])
-        pq.write_table(release.synthetic, partial / "synthetic.parquet", compression="zstd")
         os.rename(partial, folder)
     except OSError as error:
         raise ReleaseError(f"{folder}: the release cannot be written: {error.strerror}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # gone already, unless something stopped it
     return folder
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def check_new(folder: Path) -> None:
