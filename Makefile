@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-full lint bench theory report proofs mutate clean
+.PHONY: help demo test test-full lint bench theory report docs proofs mutate clean
 
 help:                           ## what there is to make
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-11s %s\n", $$1, $$2 }'
@@ -11,10 +11,10 @@ help:                           ## what there is to make
 demo: .venv/core.stamp          ## the whole job on embedded real data
 	$(BIN)/dpjoin demo
 
-test: lint                      ## everything that must hold, in a few minutes
+test: lint .venv/debian.stamp    ## everything that must hold, in about ten minutes
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full" --doctest-modules src tests
 
-test-full: lint                 ## the same with new noise, new examples and the statistics at full size
+test-full: lint .venv/debian.stamp ## the same with new noise, new examples and the statistics at full size
 	$(BIN)/python -m pytest -n 2 --fresh --doctest-modules src tests
 
 lint: .venv/dev.stamp           ## style, types, import contracts, proofs
@@ -34,6 +34,10 @@ theory: .venv/bench.stamp       ## what the paper's theorems say, measured and d
 report: .venv/dev.stamp         ## docs/report.md as report.pdf; needs Chromium
 	$(BIN)/python tools/report.py
 
+docs: .venv/dev.stamp           ## the documentation as a site, into build/site
+	$(BIN)/python tools/pages.py --write
+	$(BIN)/python tools/pages.py
+
 proofs: .venv/dev.stamp         ## after reading code and proof side by side: record that they fit
 	$(BIN)/python tools/proofs.py --update
 
@@ -51,14 +55,25 @@ clean:                          ## remove .venv and releases of the demo
 	    apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv .venv; \
 	  else echo "cannot make a virtual environment; install python3-venv first"; exit 1; fi; }
 
+# What tests of pages and stores need besides Python. Without them those tests are skipped, and say so.
+DEBIAN := postgresql chromium chromium-driver openjdk-17-jre-headless
+
+.venv/debian.stamp: .venv/dev.stamp
+	-@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  missing=$$(for p in $(DEBIAN); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
+	  [ -z "$$missing" ] || { apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; } >/dev/null 2>&1 \
+	    || echo "not installed: $$missing"; fi
+	@touch $@
+
 .venv/core.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) -e .
 	@touch $@
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) -e '.[dev]'
+	$(PIP) -e '.[dev,spark]'
 	@touch .venv/core.stamp $@
 
 .venv/bench.stamp: .venv/dev.stamp
-	$(PIP) -e '.[dev,bench]'
+	$(PIP) -e '.[dev,bench,spark]'
 	@touch $@

@@ -13,10 +13,13 @@ import hybrid
 import joins
 import kernel
 import large
+import learned
 import methods
 import persons
 import shop
 import speed
+import stores
+import sums
 import trap
 import uniformize
 import unseen
@@ -33,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         wanted = ["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else ["--runs", "7"]
         status = accuracy.main(wanted)
         quick = ["--quick"] if options.quick else []
-        status = status or shop.main(quick) or fading.main(quick) or few.main(quick)
+        status = status or shop.main(quick) or fading.main(quick) or few.main(quick) or sums.main(quick)
+        status = status or learned.main(quick)
         status = status or persons.main(["--runs", "1", "--query", "sandag_m2m", "--no-write"] if options.quick else [])
         if not options.quick:
             status = status or joins.main([])
@@ -51,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = status or kernel.main(["--quick"] if options.quick else [])
     if options.only in (None, "speed"):
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
+        status = status or stores.main(["--quick"] if options.quick else [])
     return status
 
 

@@ -6,9 +6,10 @@ Writes docs/figures/theory-real.md. Needs the development data beside the reposi
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,25 @@ from dpjoin.theory.facts import facts
 from dpjoin.theory.reproduce import BUDGET, Case, between, markdown
 from dpjoin.theory.upper import Task, largest_shift
 from joins import SHIFT, load
+from queries import DATA
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "figures" / "theory-real.md"
-TWO = ("nyc_coflight", "nyc_weather", "oulad_two", "sandag_fk", "tpch_lo", "lastfm_wedge")
-MORE = ("nyc_star", "sandag_star", "oulad_deep", "tpch_path", "tpch_col", "lastfm_triangle")
 
 
-def loaded(names: tuple[str, ...]) -> Iterator[tuple[str, dj.Schema, dict[str, Any]]]:
+def queries() -> list[str]:
+    """All of the development data, those of two tables first."""
+    found = [q for path in sorted(DATA.glob("*/queries.json")) for q in json.loads(path.read_text(encoding="utf-8"))]
+    return [q["name"] for q in sorted(found, key=lambda q: len(q["relations"]))]
+
+
+def loaded(names: Sequence[str]) -> Iterator[tuple[str, dj.Schema, dict[str, Any]]]:
     for name in names:
         found = load(name, bounds=False)
         if found is not None:
             yield name, *found
 
 
-def sensitivities(names: tuple[str, ...]) -> str:
+def sensitivities(names: Sequence[str]) -> str:
     """Residual, elastic and gauges, each over the local sensitivity."""
     lam = Task(budget=BUDGET, cells=2, queries=2, norm=1).lam
     typical = math.exp((largest_shift(0.5, 5e-7, 0.5) - 1) / lam)
@@ -49,7 +55,7 @@ def sensitivities(names: tuple[str, ...]) -> str:
     return markdown("Bounds on the local sensitivity, over it", head, rows)
 
 
-def cases(names: tuple[str, ...]) -> Iterator[Case]:
+def cases(names: Sequence[str]) -> Iterator[Case]:
     for name, schema, tables in loaded(names):
         print(name, flush=True)
         yield Case(name, schema, tables, dj.Workload.marginals(schema, (1, 2)))
@@ -57,14 +63,14 @@ def cases(names: tuple[str, ...]) -> Iterator[Case]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one small query, nothing written")
     options = parser.parse_args(arguments)
-    two, more = (("oulad_two",), ()) if options.quick else (TWO, MORE)
-    if next(loaded(two), None) is None:
+    names = ["oulad_two"] if options.quick else queries()
+    if next(loaded(names), None) is None:
         print("skipped: no development data in ../shared/data (beside the repository)")
         return 0
-    pages = [sensitivities((*two, *more)), between("Errors of real joins", cases((*two, *more)), options.runs)[0]]
+    pages = [sensitivities(names), between("Errors of real joins", cases(names), options.runs)[0]]
     if options.quick:
         print("\n".join(pages))
     else:

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from dpjoin.privacy import noise
 
 pytest.register_assert_rewrite("support")
+from support import postgres  # noqa: E402
 from support.bits import BITS  # noqa: E402
 
 threadpool_limits(1)
@@ -67,3 +68,12 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None
         return (yield)
     finally:
         BITS._stream.setstate(before)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    """A PostgreSQL for the tests of one process; without one, they are skipped and say why."""
+    if (why := postgres.missing()) is not None:
+        pytest.skip(why)
+    with postgres.server() as found:
+        yield found

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpjoin.auto.plan import plan
     from dpjoin.errors import (
         BudgetError,
+        DeltaWarning,
         DpjoinError,
         JoinedTableWarning,
         PublicSourceWarning,
@@ -45,7 +46,13 @@ _PUBLIC = {
     "spec.toml": ("Spec",),
     "spec.workload": ("Workload",),
 }
-_PUBLIC["errors"] += ("JoinedTableWarning", "PublicSourceWarning", "SpecWarning", "UnjoinedTableWarning")
+_PUBLIC["errors"] += (
+    "DeltaWarning",
+    "JoinedTableWarning",
+    "PublicSourceWarning",
+    "SpecWarning",
+    "UnjoinedTableWarning",
+)
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
@@ -53,6 +60,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "DegreeBound",
+    "DeltaWarning",
     "DpjoinError",
     "JoinedTableWarning",
     "PublicSourceWarning",

@@ -47,6 +47,15 @@ AUTO_DELTA = Fraction(1, 64)
 """Derived. Of delta, set aside by `auto` for listed degrees or a noisy bound, should they run. Others leave it
 unspent: so little hardly costs them anything, and the shift of degrees grows by a tenth only."""
 
+DOMAIN_SHARE, DOMAIN_LEAST, DOMAIN_MOST = Fraction(2, 100), Fraction(5, 100), Fraction(10, 100)
+"""Measured, `benchmarks/learned.py`. Of rho, for domains: each column of a table, between these ends for all."""
+DOMAIN_DELTA = Fraction(1, 16)
+"""Derived. Of delta, for their lists: rho loses half a per cent, and lists ask for a fifth more rows than with all."""
+BINS_TO_LISTS = 2
+"""Guess. How many times as much of rho a column's bins get as a list: every edge has noise, not only rare values."""
+VALUES_OF_OWNER = 4
+"""Guess. At how many values of a list one person counts: the noise grows with its root."""
+
 # Laplace noise instead of Gaussian ------------------------------------------------------------------------------------
 
 EARLY_LAPLACE, LAPLACE_SHARE = Fraction(9, 10), Fraction(75, 100)
@@ -122,12 +131,28 @@ size is then, beyond noise."""
 SIZE_DOUBT = 2.0
 """Guess. By how many deviations a noisy size may be off, where it tells how correlated degrees are."""
 
+# What a histogram of owners tells ------------------------------------------------------------------------------------
+
+WIDE_BUCKET = 3.0
+"""Guess. By how many deviations of its noise a wide bucket must hold owners to count."""
+MANY_OWNERS, SOME_OWNERS = 16.0, 4.0
+"""Guess. Between which numbers of owners with more join results, in deviations of noise, the fall of these numbers
+tells how they go on falling where noise hides them."""
+LEAST_POWER = 0.5
+"""Guess. As which power of the results they fall at least."""
+LARGEST_LIMIT = 1.5
+"""Guess. How many times the results of the last owners that stand out the largest limit may be."""
+
 # capped ---------------------------------------------------------------------------------------------------------------
 
 LOST, LOST_ASKED = 0.25, 1.0
 """Guess. What a lost join result counts, against one that is noise: its absence shifts the shape by a part of it; all
 of it where the workload asks about what rows are capped by, so that the very values are asked about that lose most.
 (LOST alone, `benchmarks/constants.py --rows 3 --runs 7`: half 1.02, twice 1.09.)"""
+LOST_CLIPPED = 0.15
+"""Measured, `benchmarks/clipping.py`: 0.1 and 0.07 are as good on average and worse where owners with many results
+differ from others. The same of an owner whose join results are clipped: its other results stay, so that less of the
+shape is lost."""
 LOST_DIFFERS = 0.5
 """Guess. By which factor, as a logarithm, a value may be more or less frequent in what is lost (for error bars)."""
 

@@ -9,6 +9,7 @@ DpjoinError                 one line: what (value) must be rule; what to do
 SpecWarning                 a spec that is probably not meant so
 ├── JoinedTableWarning      a table looks like a join made beforehand
 ├── UnjoinedTableWarning    a table shares no attribute with any other
+├── DeltaWarning            delta is so large that it hardly protects
 └── PublicSourceWarning     a public table has the rows of a private one
 
 No message holds a value that came from private rows: an error is an output.
@@ -52,11 +53,15 @@ class UnjoinedTableWarning(SpecWarning):
     """A table shares no attribute with any other: the join is a cross product."""
 
 
+class DeltaWarning(SpecWarning):
+    """A delta so large that some rows might be published as they are."""
+
+
 class PublicSourceWarning(SpecWarning):
     """A private and a public table have the same source: its rows go into the release as they are."""
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(word: object, known: Iterable[str]) -> str:
     """A hint for a misspelt word: the nearest known one, or all of them.
 
     >>> suggest("epsilom", ["epsilon", "delta"])
@@ -66,7 +71,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     >>> suggest("icu", ["ICU", "ward"])
     "did you mean 'ICU'?"
     """
-    words = sorted(known)
+    words, word = sorted(known), str(word)
     lower = {w.lower(): w for w in reversed(words)}
     near = get_close_matches(word, words, n=1) or [lower[w] for w in get_close_matches(word.lower(), lower, n=1)]
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(words)}"

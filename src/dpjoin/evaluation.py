@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from dpjoin.canonical import shown
+from dpjoin.engine.interface import Engine
+from dpjoin.errors import ReleaseError, SpecError
 from dpjoin.measure.progress import Progress, silent
 from dpjoin.model.terms import FloatArray
 from dpjoin.released.release import Release
-from dpjoin.spec.workload import Kronecker, Workload
+from dpjoin.spec.workload import Group, Kronecker, Workload
 
 
 @dataclass(frozen=True)
@@ -53,23 +56,30 @@ def evaluate(
     workload: Workload | None = None,
     *,
     coverage: float = 0.9,
+    memory: str | int | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
     """Compare a release with the exact answers of the private tables."""
     from dpjoin.engine.duck import DuckEngine
+    from dpjoin.engine.memory import memory_of
 
-    workload = workload or release.workload
+    if not isinstance(release, Release):
+        raise ReleaseError(f"what is evaluated ({shown(release)}) must be a release: dj.load(folder)")
+
+    if not isinstance(tables, Mapping):
+        raise SpecError(f"tables must map each table's name to its rows, not be {type(tables).__name__}")
+    workload = release.workload if workload is None else workload
+    if not isinstance(workload, Workload):
+        raise SpecError(f"workload must be a dj.Workload, not {type(workload).__name__}")
     progress("exact", 0, 1)
-    engine = DuckEngine(release.schema, tables, attributes=workload.attributes)
+    engine = DuckEngine(release.schema, tables, attributes=workload.attributes, memory=memory_of(memory))
     exact_count = engine.exact_join_size()
     rows, errors, inside, lengths = [], [], [], []
-    truth = engine.exact_answers(workload.groups)
-    for done, (group, exact) in enumerate(zip(workload.groups, truth, strict=True)):
+    for done, (group, exact) in enumerate(exact_answers(engine, workload)):
         progress("compare", done, len(workload.groups))
         part = Workload(release.schema, (group,))
-        exact_answers = np.asarray(exact, dtype=np.float64) * float(group.unit)
         answers, bars = release.answer(part), release.error(part, coverage=coverage)
-        off = np.abs(answers - exact_answers)
+        off = np.abs(answers - exact)
         covered = off <= bars + 1e-9
         marginal = isinstance(group, Kronecker) and group.is_marginal
         rows.append(
@@ -78,7 +88,7 @@ def evaluate(
                 len(group),
                 float(off.max(initial=0.0)),
                 float(off.mean()) if len(off) else 0.0,
-                _total_variation(answers, exact_answers) if marginal else None,
+                _total_variation(answers, exact) if marginal else None,
                 float(covered.mean()) if len(off) else 1.0,
                 _mean_of_known(bars),
             )
@@ -99,6 +109,13 @@ def evaluate(
         abs(release.join_size - exact_count),
         _mean_of_known(np.concatenate(lengths)),
     )
+
+
+def exact_answers(engine: Engine, workload: Workload) -> Iterator[tuple[Group, FloatArray]]:
+    """Each group of queries with its exact answers. PRIVATE."""
+    truth = engine.exact_answers(workload.groups)
+    for group, exact in zip(workload.groups, truth, strict=True):
+        yield group, np.asarray(exact, dtype=np.float64) * float(group.unit)
 
 
 def _mean_of_known(bars: FloatArray) -> float | None:

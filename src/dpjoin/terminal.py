@@ -10,6 +10,8 @@ from dpjoin.measure.progress import Progress
 
 STAGES = {
     "read": "reading and pre-aggregating the tables",
+    "learn": "learning domains",
+    "look": "looking at degrees and sizes",
     "sensitivity": "bounding the sensitivity",
     "caps": "measuring degrees and sizes under caps",
     "degrees": "sorting key values by noisy degree",

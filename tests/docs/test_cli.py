@@ -6,7 +6,7 @@ import pytest
 
 from support.shop import run
 
-VERBS = ("init", "plan", "release", "answer", "synthesize", "evaluate", "demo")
+VERBS = ("init", "plan", "release", "answer", "report", "compare", "synthesize", "evaluate", "demo")
 
 
 @pytest.mark.parametrize("verb", VERBS)

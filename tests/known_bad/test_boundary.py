@@ -27,8 +27,10 @@ from dpjoin.engine.interface import Clip, Labels, RowWeights
 from dpjoin.measure.half_widths import half_width, one_sided
 from dpjoin.privacy import accounting as budgets
 from dpjoin.privacy.accounting import Accountant, Approximate, Concentrated, Pure, Split
+from dpjoin.privacy.columns import Column, ColumnOf
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import OneTable, Question
+from dpjoin.spec.learning import Learn
 from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, kronecker
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
@@ -438,6 +440,15 @@ def targets() -> dict[str, Callable[[Any], Any]]:
         "Attribute.range": lambda v: dj.Attribute(name="x", range=(0, v)),
         "Attribute.bins": lambda v: dj.Attribute(name="x", bins=(0, v)),
         "Attribute.key": lambda v: dj.Attribute(name="x", key=v),
+        "Attribute.other": lambda v: dj.Attribute(name="x", range=(0, 1), other=v),
+        "Attribute.part": lambda v: dj.Attribute(name="x", part=v),
+        "Attribute.learn": lambda v: dj.Attribute(name="x", learn=v),
+        "Attribute.learn bins": lambda v: dj.Attribute(name="x", learn={"bins": v}),
+        "Learn.values": lambda v: Learn(values=v),
+        "Learn.whole": lambda v: Learn(bins=2, whole=v),
+        "ColumnOf.attribute": lambda v: ColumnOf(attribute=v),
+        "ColumnOf.values": lambda v: ColumnOf(attribute="x", values=v),
+        "Budget.domains": lambda v: dj.Budget(epsilon=1.0, delta=1e-6, domains=v),
         "DegreeBound.limit": lambda v: dj.DegreeBound(attributes=("k",), limit=v),
         "DegreeBound.attributes": lambda v: dj.DegreeBound(attributes=v, limit=1),
         "Table.name": lambda v: dj.Table(name=v, attributes=("k",)),
@@ -542,6 +553,36 @@ def targets() -> dict[str, Callable[[Any], Any]]:
     asked("reserve_rounds", lambda c, v: c.reserve_rounds(v, Pure(Fraction(1, 100)), Approximate(Fraction(1), 0)))
     asked("public_counts", lambda c, v: c.public_counts(v, ("a",)))
     asked("prepare", lambda c, v: c.prepare(v))
+
+    def learning(ask: Callable[[Curator, Any], Any]) -> Callable[[Curator, Any], Any]:
+        unknown = dj.Schema(PAIR.tables, (*PAIR.attributes[:2], dj.Attribute(name="b", learn={"bins": 2})))
+
+        def of_unknown(_: Curator, v: Any) -> Any:
+            return ask(Curator(BruteEngine(unknown, ROWS), Split(budget=BUDGET, truncation_delta=aside.delta * 2)), v)
+
+        return of_unknown
+
+    one = ColumnOf(attribute="b")
+
+    def column(c: Curator) -> Column:
+        return c.columns("s", [one], [aside])[0]
+
+    asked("columns stage", learning(lambda c, v: c.columns(v, [one], [aside])))
+    asked("columns asked", learning(lambda c, v: c.columns("s", v, [aside])))
+    asked("columns one", learning(lambda c, v: c.columns("s", [v], [aside])))
+    asked("columns costs", learning(lambda c, v: c.columns("s", [one], v)))
+    asked("columns cost", learning(lambda c, v: c.columns("s", [one], [v])))
+    asked("noisy_values cost", learning(lambda c, v: column(c).noisy_values(v, half_width=6000)))
+    asked("noisy_values half_width", learning(lambda c, v: column(c).noisy_values(aside, half_width=v)))
+    asked("noisy_counts edges", learning(lambda c, v: column(c).noisy_counts(v, cost)))
+    asked("noisy_counts edge", learning(lambda c, v: column(c).noisy_counts([0.0, v], cost)))
+    asked("noisy_counts cost", learning(lambda c, v: column(c).noisy_counts([0.0, 1.0], v)))
+    asked("learned domains", learning(lambda c, v: c.learned(v)))
+    asked("learned domain", learning(lambda c, v: c.learned([v])))
+    asked(
+        "learned public_bounds",
+        learning(lambda c, v: c.learned([dj.Attribute(name="b", range=(0, 1))], public_bounds=v)),
+    )
     return made
 
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 from dpjoin.engine import join_keys as keys
-from dpjoin.engine import local, matrix_product, scan
+from dpjoin.engine import local, matrix_product
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import LISTED, Engine, Labels, Rules, Value
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import CELLS, Workload, kronecker
-from support.engines import arrow_tables
+from support.engines import arrow_tables, small_partitions
 from support.restricted import ABSENT, filtered, joins_of, random_labels, random_rules, some_of
 from support.strategies import SHAPES, Tables, random_instance, random_many, random_workload
 
@@ -119,7 +119,7 @@ def test_one_of_one_or_two_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     for seed in range(80):
         rng = np.random.default_rng([7, seed])
-        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        small_partitions(monkeypatch, seed)
         monkeypatch.setattr(local, "MARGINAL_CELLS", 0 if seed % 3 == 0 else 2**24)
         monkeypatch.setattr(matrix_product, "BLOCK_CELLS", 8 if seed % 5 == 0 else 2**22)
         monkeypatch.setattr(keys, "compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))
@@ -135,7 +135,7 @@ def test_one_of_many_tables(shape: str, monkeypatch: pytest.MonkeyPatch) -> None
     sizes = []
     for seed in range(8):
         rng = np.random.default_rng([8, list(SHAPES).index(shape), seed])
-        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        small_partitions(monkeypatch, seed)
         monkeypatch.setattr(keys, "compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))
         schema, _, tables = random_many(rng, shape)
         sizes.append(assert_engines_agree(rng, schema, tables))

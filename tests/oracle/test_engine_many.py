@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from dpjoin.engine import answers as answers_of
-from dpjoin.engine import scan, sumproduct
+from dpjoin.engine import sumproduct
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.sumproduct import Counts, Memo
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.workload import Workload, kronecker, product_group
-from support.engines import arrow_tables, assert_equal
+from support.engines import arrow_tables, assert_equal, small_partitions
 from support.strategies import SHAPES, random_many
 
 
@@ -29,7 +29,7 @@ def test_engine_equals_brute_force_on_many_tables(shape: str, monkeypatch: pytes
     for seed in range(30):
         rng = np.random.default_rng([list(SHAPES).index(shape), seed])
         schema, workload, tables = random_many(rng, shape)
-        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        small_partitions(monkeypatch, seed)
         monkeypatch.setattr(sumproduct, "CHUNK_PAIRS", 5 if seed % 3 == 0 else 2**22)
         monkeypatch.setattr(sumproduct, "DENSE_CELLS", 0 if seed % 4 == 0 else 2**24)
         monkeypatch.setattr(sumproduct, "MEMO_CELLS", 0 if seed % 5 == 0 else 2**26)

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 
 from dpjoin.engine import join_keys as keys
-from dpjoin.engine import local, matrix_product, scan, sumproduct
+from dpjoin.engine import local, matrix_product, sumproduct
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine, ExactDegrees, Labels, Rules
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import Workload
-from support.engines import arrow_tables
+from support.engines import arrow_tables, small_partitions
 from support.restricted import ABSENT, filtered, joins_of, random_labels, random_rules, some_of
 from support.strategies import SHAPES, Tables, random_instance, random_many
 
@@ -101,7 +101,7 @@ def test_restrictions_of_one_and_two_tables(monkeypatch: pytest.MonkeyPatch) -> 
     sizes = []
     for seed in range(150):
         rng = np.random.default_rng([5, seed])
-        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        small_partitions(monkeypatch, seed)
         monkeypatch.setattr(local, "MARGINAL_CELLS", 0 if seed % 3 == 0 else 2**24)
         monkeypatch.setattr(matrix_product, "BLOCK_CELLS", 8 if seed % 5 == 0 else 2**22)
         monkeypatch.setattr(keys, "compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))
@@ -116,7 +116,7 @@ def test_restrictions_of_many_tables(shape: str, monkeypatch: pytest.MonkeyPatch
     sizes = []
     for seed in range(20):
         rng = np.random.default_rng([6, list(SHAPES).index(shape), seed])
-        monkeypatch.setattr(scan, "UNGROUPED_ROWS", 0 if seed % 2 else 4_000_000)
+        small_partitions(monkeypatch, seed)
         monkeypatch.setattr(sumproduct, "CHUNK_PAIRS", 5 if seed % 3 == 0 else 2**22)
         monkeypatch.setattr(sumproduct, "INT_LIMIT", 2**9 if seed % 7 == 0 else 2**62)
         monkeypatch.setattr(keys, "compact", (lambda rows: 0) if seed % 4 == 0 else (lambda rows: 4 * rows + 2**16))

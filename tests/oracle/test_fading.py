@@ -10,19 +10,20 @@ from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import RowWeights
 from support.capped import ANY, schema_of
-from support.engines import arrow_tables
+from support.engines import arrow_tables, small_partitions
 from support.fading import fades_of
 from support.skewed import Rows, skewed_rows
 
 
 @pytest.mark.parametrize("shape", ANY)
-def test_weights_are_what_the_loops_say(shape: str) -> None:
+def test_weights_are_what_the_loops_say(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers, sizes and boundaries of random instances: every row as often as its value's weight."""
     rng = np.random.default_rng(len(shape))
     schema = schema_of(shape)
     workload = dj.Workload.marginals(schema, [1, 2])
     names = [t.name for t in schema.tables]
-    for _ in range(12):
+    for n in range(12):
+        small_partitions(monkeypatch, n)
         rows, fades = skewed_rows(schema, rng), fades_of(schema, rng)
         some = dict(list(fades.items())[: int(rng.integers(1, len(fades) + 1))])
         slow = BruteEngine(schema, rows).weighted(some)
@@ -34,8 +35,10 @@ def test_weights_are_what_the_loops_say(shape: str) -> None:
         assert fast.exact_boundary(others) == slow.exact_boundary(others)
 
 
-def test_large_weights_neither_wrap_nor_round() -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_large_weights_neither_wrap_nor_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products beyond 2^63."""
+    small_partitions(monkeypatch, seed)
     schema = schema_of("two")
     rows: Rows = {
         "r": [{"A": 1, "B": b} for b in (0, 0, 3)],

@@ -10,6 +10,7 @@ import pytest
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Clip
+from support.engines import small_partitions
 from support.owners import (
     SHAPES,
     marginals,
@@ -27,10 +28,11 @@ PAIRS = 300
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_engine_counts_and_clips_as_the_definitions_do(shape: str) -> None:
+def test_the_engine_counts_and_clips_as_the_definitions_do(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Join results by owner, and every number of the clipped join, NULL owners and empty tables included."""
     schema, rng = SHAPES[shape], np.random.default_rng(1)
     for n in range(40):
+        small_partitions(monkeypatch, n)
         rows = random_rows(schema, rng)
         brute = BruteEngine(schema, rows)
         engine = DuckEngine(schema, arrow_of(schema, rows), attributes=schema.queryable)

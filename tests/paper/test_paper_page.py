@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import json
 import re
 import subprocess
@@ -141,3 +142,13 @@ def test_the_report_becomes_a_pdf_or_says_what_to_install(tmp_path: Path) -> Non
         assert "Chromium" in done.stdout
     else:
         assert target.read_bytes().startswith(b"%PDF")
+
+
+def test_the_theory_stays_small() -> None:
+    """At most 800 lines of code, as `tools/lines.py` counts them."""
+    spec = importlib.util.spec_from_file_location("lines", ROOT / "tools" / "lines.py")
+    assert spec is not None
+    assert spec.loader is not None
+    lines = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lines)
+    assert sum(lines.count(ROOT / "src" / "dpjoin" / "theory").values()) <= 800

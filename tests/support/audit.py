@@ -298,13 +298,16 @@ def _event_violations(event: Event, *, gaussian: bool) -> list[str]:
     if event.mechanism == "discrete Gaussian" and isinstance(cost, Concentrated):
         return [] if moves**2 / (2 * (p["variance"] - grain)) <= cost.rho else ["variance too small for rho"]
     if event.mechanism == "truncated discrete Gaussian" and isinstance(cost, Concentrated):
-        enough = moves**2 / (2 * (p["variance"] - grain)) <= cost.rho
-        delta = gaussian_delta(variance=p["variance"], sensitivity=int(moves), half_width=int(p["half_width"]))
+        # A list of values says how many of them move, by one each: every one has a price (P-82).
+        values, step = (int(p["values"]), 1) if "values" in p else (1, int(moves))
+        square = values * step**2
+        enough = moves**2 >= square and square / (2 * (p["variance"] - grain)) <= cost.rho
+        delta = values * gaussian_delta(variance=p["variance"], sensitivity=step, half_width=int(p["half_width"]))
         # Under Gaussian composition the tails that are cut off have a price as well (P-67).
         tails = 2**-11 * math.exp(-float((p["half_width"] + 1) ** 2 / (2 * p["variance"]))) if gaussian else 0.0
         return (
             []
-            if enough and float(delta) + int(moves) * tails <= float(cost.delta) * (1 + 1e-9)
+            if enough and float(delta) + values * step * tails <= float(cost.delta) * (1 + 1e-9)
             else ["truncated Gaussian does not fit its cost"]
         )
     if event.mechanism == "truncated discrete Laplace" and isinstance(cost, Approximate):

@@ -8,9 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
+import pytest
 
+from dpjoin.engine import scan
 from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
+from dpjoin.engine.memory import Memory
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 from support.strategies import Tables
@@ -35,6 +38,17 @@ def arrow_tables(schema: Schema, tables: Tables) -> dict[str, pa.Table]:
             arrays.append(pa.array([row[table.column(attribute)] for row in tables[table.name]], ARROW[kind]))
         found[table.name] = pa.table(arrays, names=[table.column(a) for a in table.attributes])
     return found
+
+
+def small_partitions(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Make engines work as on many rows: two times of three in partitions of a few rows, sometimes from a file, and
+    sometimes grouped by the store; every third time as on few."""
+    small = seed % 3
+    monkeypatch.setattr(scan, "WHOLE_ROWS", 0 if small else 3_000_000)
+    monkeypatch.setattr(scan, "BATCH_ROWS", (2**20, 4, 1)[small])
+    monkeypatch.setattr(scan, "ALIKE", 0 if seed % 5 == 0 else 4)
+    monkeypatch.setattr(Memory, "room", 0 if seed % 4 < 2 else 300)
+    monkeypatch.setattr(Memory, "rows_at_once", lambda memory, workers: 2 + seed % 7)
 
 
 def assert_equal(schema: Schema, workload: Workload, tables: Tables, sources: dict[str, Any]) -> None:

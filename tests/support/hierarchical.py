@@ -29,7 +29,7 @@ from dpjoin.spec.hypergraph import AttributeNode, attribute_tree
 from dpjoin.spec.workload import CELLS, kronecker
 from support.audit import Tape, attach, audited
 
-GENEROUS = Budget(epsilon=50.0, delta=0.1)
+GENEROUS = Budget(epsilon=50.0, delta=0.01)
 """Noise of a few units, so that small instances fall into several parts."""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import dpjoin as dj
 from dpjoin.privacy.accounting import Budget
 
-GENEROUS = Budget(epsilon=10.0, delta=0.1)
+GENEROUS = Budget(epsilon=10.0, delta=0.01)
 """Noise of a few units, so that small instances fall into several parts."""
 
 

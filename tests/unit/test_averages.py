@@ -10,10 +10,11 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.model.averages import average_half_widths, averages
+from dpjoin.model.model import Model
 from dpjoin.model.union import Union
 from dpjoin.released.query import ask
 from dpjoin.spec.sql import read_query
-from dpjoin.spec.workload import Average
+from dpjoin.spec.workload import Average, Kronecker, Masked
 from support.averages import BUDGET, ONE_TABLE, STATEMENTS, VALUES, _rows
 
 
@@ -68,3 +69,44 @@ def test_averages_of_nothing_are_missing_and_come_last(released: dj.Release) -> 
         assert np.isnan(numbers[-1])
         assert rows[-1][2] == (None,)
         assert numbers[:-1] == sorted(numbers[:-1], reverse=order == "DESC")
+
+
+def test_bars_of_whole_numbers_in_unit_bins_hold_them() -> None:
+    """Ages in bins of one year: each lies at the left edge, half a unit below the middle, in every bin alike."""
+    ages = np.random.default_rng(0).integers(0, 12, 40_000)
+    schema = dj.Schema([dj.Table(name="r", attributes=["age"])], [dj.Attribute(name="age", bins=tuple(range(13)))])
+    release = dj.release(schema, dj.Workload.marginals(schema, 1), {"r": pa.table({"age": ages})}, BUDGET)
+    for function, truth in (("AVG", ages.mean()), ("SUM", ages.sum())):
+        ((_, (value,), (bar,)),) = release.ask(f"SELECT {function}(age) FROM joined").rows
+        assert bar is not None
+        assert abs(value - truth) <= bar < 2 * 0.6 * truth / ages.mean()
+
+
+def test_sums_over_many_cells_have_something_in_common() -> None:
+    """A bar is longer than members tell, and no longer than measured noise adds; counts of single cells stay."""
+    rng = np.random.default_rng(1)
+    x = np.clip(rng.lognormal(1.2, 0.8, 20_000), 0, 100)
+    schema = dj.Schema([dj.Table(name="r", attributes=["x"])], [dj.Attribute(name="x", bins=tuple(range(0, 101, 2)))])
+    release = dj.release(schema, dj.Workload.marginals(schema, 1), {"r": pa.table({"x": x})}, BUDGET)
+    (sums,) = dj.Workload.sums(schema, ["x"]).groups
+    (cells,) = dj.Workload.marginals(schema, 1).groups
+    assert isinstance(sums, Kronecker)
+    assert isinstance(release.model, Model)
+    common = np.sqrt(release.model.common(sums))
+    noise = np.sqrt(sums.variances(release.model.measured(cells)) * float(sums.unit) ** 2)
+    assert 0 < common <= noise
+    assert release.model.common(cells) == 0
+    middles = 2 * np.floor(x / 2) + 1
+    assert np.abs(release.answer(dj.Workload.sums(schema, ["x"])) - middles.sum()) <= 2 * release.error(
+        dj.Workload.sums(schema, ["x"])
+    )
+
+
+def test_lengths_add_up_whatever_the_sign() -> None:
+    """Of weights, what the largest errors of one direction or the other add up to; a mask leaves cells out."""
+    schema = dj.Schema([dj.Table(name="r", attributes=["x"])], [dj.Attribute(name="x", bins=(-4, 0, 4, 8))])
+    (sums,) = dj.Workload.sums(schema, ["x"]).groups
+    assert isinstance(sums, Kronecker)
+    assert sums.lengths(np.array([1.0, 1.0, 0.5])) * float(sums.unit) == pytest.approx([2 + 2 + 3])
+    masked = Masked(sums.name, sums.scope, sums.factors, sums.shape, np.array([True, False, True]))
+    assert masked.lengths(np.array([1.0, 1.0, 0.5])) * float(sums.unit) == pytest.approx([2 + 3])

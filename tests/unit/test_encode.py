@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine.encode import Column, code, field, identifier, join_value, kept, literal
+from dpjoin.engine.dialect import DUCKDB, identifier, literal
+from dpjoin.engine.encode import Column, code, field, join_text, join_value, kept
 from dpjoin.engine.sources import connect
 from dpjoin.spec.schema import Attribute
 
@@ -189,10 +190,10 @@ def test_times_outside_the_calendar_are_no_join_values(kind: str) -> None:
     connection.register("t", pa.table({"x": pa.array([*inside, *outside], whole).view(arrow)}))
     ((_, type_, *_),) = connection.execute("DESCRIBE t").fetchall()
     key, column = Attribute(name="x", key=True), Column("x", type_)
-    text, date = Column("x", "VARCHAR", untyped=True), Column("x", "DATE")
-    for other in [column, text, *([date] if column.kind == "time" else [])]:
-        value = join_value(key, [column, other], column)
-        found = connection.execute(f"SELECT {value}, {field(value)} FROM t").fetchall()
+    untyped, date = Column("x", "VARCHAR", untyped=True), Column("x", "DATE")
+    for other in [column, untyped, *([date] if column.kind == "time" else [])]:
+        value, text = (f(key, [column, other], column) for f in (join_value, join_text))
+        found = connection.execute(f"SELECT {value}, {field(DUCKDB, text)} FROM t").fetchall()
         assert [v is not None for v, _ in found] == [True] * len(inside) + [False] * len(outside)
         assert [text == "-" for _, text in found] == [v is None for v, _ in found]
     if type_ == "DATE":
@@ -231,7 +232,7 @@ def test_fields_tell_apart_what_text_side_by_side_does_not() -> None:
     ]
     connection = connect()
     connection.register("t", pa.table({"x": [x for x, _ in rows], "y": [y for _, y in rows]}))
-    found = connection.execute(f"SELECT concat({field('x')}, {field('y')}) FROM t").fetchall()
+    found = connection.execute(f"SELECT {field(DUCKDB, 'x')} || {field(DUCKDB, 'y')} FROM t").fetchall()
     assert len(set(found)) == len(rows)
     assert found[:4] == [("3:a|b1:c",), ("1:a3:b|c",), ("0:1:c",), ("-1:c",)]
     connection.close()

@@ -26,7 +26,9 @@ FILE = FIXTURES / "goldens.json"
 
 
 TOLERANCE = 1e-3
-"""Of the join size: what another processor's rounding may move in a fitted model."""
+"""Of the join size: what another processor's rounding may move in an answer of a fitted model."""
+SIZE_TOLERANCE = 1e-4
+"""The same of the join size itself, which some methods add up from fitted models."""
 
 
 Case = tuple[dj.Schema, dj.Workload, dict[str, Any], dict[str, Any]]
@@ -75,6 +77,20 @@ def _products(method: str, profile: str, *shapes: str, **options: Any) -> Callab
     return case
 
 
+def _learned(method: str) -> Callable[[], Case]:
+    """A list of numbers and bins of others, learned; the rest as usual."""
+
+    def case() -> Case:
+        schema, tables = _tables(*PAIR, rows=4000)
+        tables["r"]["r0"] = [["a", "b", "c", "d", "e"][x] for x in tables["r"]["r0"]]
+        tables["s"]["s0"] = [x * 1.5 + n % 7 for n, x in enumerate(tables["s"]["s0"])]
+        learned = {"r0": dj.Attribute(name="r0", learn=True), "s0": dj.Attribute(name="s0", learn={"bins": 4})}
+        schema = dj.Schema(schema.tables, tuple(learned.get(a.name, a) for a in schema.attributes))
+        return schema, dj.Workload.marginals(schema, 2), tables, {"method": method}
+
+    return case
+
+
 def _bound(by: str, limit: int) -> dj.DegreeBound:
     return dj.DegreeBound(attributes=tuple(by), limit=limit)
 
@@ -117,6 +133,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "auto star public": _marginals("auto", "tight", *STAR, t={"private": False}),
     "clipped pair": _marginals("clipped", "tight", *PAIR),
     "clipped person": _marginals("auto", "tight", *STAR, unit=("A",)),
+    "learned domains": _learned("auto"),
     "per_table declared star": _marginals("per_table", "tight", *STAR, declared=True, keys=12),
 }
 
@@ -165,9 +182,8 @@ def test_golden(name: str, goldens: Any, request: pytest.FixtureRequest) -> None
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         return
     wanted = goldens[name]
-    assert {k: found[k] for k in ("method", "sensitivity", "join size")} == {
-        k: wanted[k] for k in ("method", "sensitivity", "join size")
-    }
+    assert {k: found[k] for k in ("method", "sensitivity")} == {k: wanted[k] for k in ("method", "sensitivity")}
+    assert found["join size"] == pytest.approx(wanted["join size"], rel=SIZE_TOLERANCE)
     assert found["ledger"] == wanted["ledger"]
     for what in ("answers", "bars"):
         slack = TOLERANCE * max(1, abs(wanted["join size"]))

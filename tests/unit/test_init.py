@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import dpjoin
 from support.shop import offers, run, visits
 
 
@@ -26,7 +27,7 @@ def tables(tmp_path):
 def test_a_draft_holds_names_and_types_only(capsys, tables, tmp_path):
     """No value of the tables is in the draft; shared columns are keys; sources are relative to the spec."""
     spec = tmp_path / "specs" / "draft.toml"
-    code, out, err = run(capsys, "init", *tables, "-o", spec)
+    code, out, err = run(capsys, "init", *tables, "--no-learn", "-o", spec)
     assert (code, out) == (0, "")
     assert "dpjoin plan" in err
     text = spec.read_text()
@@ -55,7 +56,7 @@ def test_the_draft_does_not_depend_on_the_rows(capsys, tmp_path):
 def test_plan_says_in_one_line_what_to_fill_in(capsys, tables, tmp_path):
     """The draft is valid TOML, and every placeholder is named at once."""
     spec = tmp_path / "draft.toml"
-    run(capsys, "init", *tables, "-o", spec)
+    run(capsys, "init", *tables, "--no-learn", "-o", spec)
     code, out, err = run(capsys, "plan", spec)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
@@ -153,9 +154,10 @@ def test_two_tables_of_one_name_and_missing_files_are_refused(capsys, tables, tm
     code, _, err = run(capsys, "init", tmp_path / "none.parquet", "-o", tmp_path / "x.toml")
     assert code == 2
     assert "does not exist" in err
-    code, _, err = run(capsys, "init", tmp_path, "-o", tmp_path / "x.toml")
+    (tmp_path / "empty").mkdir()
+    code, _, err = run(capsys, "init", tmp_path / "empty", "-o", tmp_path / "x.toml")
     assert code == 2
-    assert "this is a folder; name the file in it" in err
+    assert "has no file of a known kind" in err
 
 
 def test_tables_of_a_database(capsys, tmp_path):
@@ -193,7 +195,7 @@ def shop(tmp_path):
 def test_types_of_text_files_are_taken_from_their_rows(capsys, shop, tmp_path):
     """Dates, times, booleans and decimals are recognised; codes with leading zeros are text; init says where from."""
     spec = tmp_path / "shop.toml"
-    code, _, err = run(capsys, "init", *shop, "-o", spec)
+    code, _, err = run(capsys, "init", *shop, "--no-learn", "-o", spec)
     assert code == 0
     text = spec.read_text()
     assert "Secret" not in text + err
@@ -223,6 +225,24 @@ def test_types_of_text_files_are_taken_from_their_rows(capsys, shop, tmp_path):
     filled = text.replace('values = ["..."]', 'values = ["gold"]\nother = true').replace('["..."]', "[0, 5]")
     spec.write_text(filled)
     assert run(capsys, "release", spec, "-o", tmp_path / "out")[0] == 0
+
+
+def test_a_draft_can_be_released_as_it_is(capsys, shop, tmp_path):
+    """What nobody declared is learned: lists of text, bins of numbers and of dates; nothing is left to fill in."""
+    spec = tmp_path / "shop.toml"
+    code, _, err = run(capsys, "init", *shop, "-o", spec)
+    assert code == 0
+    assert "fill in" not in err
+    assert "learned" in err
+    draft = tomllib.loads(spec.read_text())["attributes"]
+    assert draft["orders_status"] == {"learn": True}
+    assert draft["total"] == {"learn": {"bins": 8}}
+    assert draft["placed"] == draft["born"] == {"part": "date", "learn": {"bins": 8}}
+    assert run(capsys, "plan", spec)[0] == 0
+    assert run(capsys, "release", spec, "-o", tmp_path / "out")[0] == 0
+    text = (tmp_path / "out" / "manifest.json").read_text()
+    assert "Secret" not in text  # too few rows have it
+    assert run(capsys, "evaluate", spec, tmp_path / "out")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -277,3 +297,17 @@ def test_init_asks_when_told_to(capsys, monkeypatch, tmp_path):
         "y": {"bins": [0, 5, float("inf")]},
     }
     assert run(capsys, "plan", tmp_path / "s.toml")[0] == 0
+
+
+def test_what_is_only_called_like_an_identifier_can_be_kept(capsys, tmp_path):
+    """The draft says how: without the marks of a comment the column is an attribute."""
+    rows = {"player_id": list(range(40)), "yearID": [2000 + i % 4 for i in range(40)], "paid": [True, False] * 20}
+    pq.write_table(pa.table(rows), tmp_path / "pay.parquet")
+    spec = tmp_path / "draft.toml"
+    run(capsys, "init", tmp_path / "pay.parquet", "-o", spec)
+    text = spec.read_text()
+    assert list(tomllib.loads(text)["attributes"]) == ["paid"]
+    kept = text.replace("# [attributes.yearID]\n# learn", "[attributes.yearID]\nlearn")
+    assert kept != text
+    spec.write_text(kept)
+    assert dpjoin.Spec.from_toml(spec).schema.learned == ("yearID",)

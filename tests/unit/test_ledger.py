@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.composition import without_choices
 from dpjoin.privacy.accounting import OPTION_SHARE, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.ledger import Ledger
+from dpjoin.privacy.ledger import Event, Ledger, Part
 from dpjoin.privacy.parts import OneTable, Question
 from dpjoin.released.ledger_json import ledger_from_json, ledger_to_json
 from support.audit import ledger_violations, numeric_gaussian_delta, numeric_zcdp_delta
@@ -190,3 +190,18 @@ def test_a_delta_out_of_range_is_refused(delta: float) -> None:
     """The message names the value and the rule."""
     with pytest.raises(dj.SpecError, match=r"delta \(.*\) must lie between"):
         dj.Budget(epsilon=1.0, delta=delta)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        Event(mechanism="m", purpose="p", cost=Concentrated(Fraction(1)), moves=Fraction(1), parameters={}),
+        Part(name="part", stage="stage", places=({},)),
+        Ledger("concentrated"),
+    ],
+)
+def test_lines_of_a_ledger_cannot_be_changed(line: object) -> None:
+    """What ran stays written as it was."""
+    for name in vars(line):
+        with pytest.raises(FrozenInstanceError):
+            setattr(line, name, None)

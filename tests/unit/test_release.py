@@ -76,6 +76,7 @@ def test_save_and_load_give_the_same_release(released: dj.Release, tmp_path: Pat
         "datapackage.json",
         "manifest.json",
         "model.npz",
+        "report.html",
         "synthetic.parquet",
     ]
     with pytest.raises(dj.ReleaseError, match="exists already"):
@@ -244,10 +245,10 @@ def test_calls_of_the_wrong_kind_are_refused_before_a_row_is_read(released: dj.R
     schema, budget, tables = make_schema(), dj.Budget(epsilon=1.0, delta=1e-6), make_tables(10)
     workload = dj.Workload.marginals(schema, 1)
     wrong: list[tuple[tuple[Any, ...], str]] = [
-        (("spec.toml", workload, tables, budget), "schema must be a dj.Schema, not a str"),
-        ((schema, 2, tables, budget), "workload must be a dj.Workload, not a int"),
+        (("spec.toml", workload, tables, budget), "schema must be a dj.Schema, not str"),
+        ((schema, 2, tables, budget), "workload must be a dj.Workload, not int"),
         ((schema, workload, list(tables.values()), budget), "tables must map each table's name"),
-        ((schema, workload, tables, (1.0, 1e-6)), "budget must be a dj.Budget, not a tuple"),
+        ((schema, workload, tables, (1.0, 1e-6)), "budget must be a dj.Budget, not tuple"),
     ]
     for arguments, words in wrong:
         with pytest.raises(dj.SpecError, match=words):

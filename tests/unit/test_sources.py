@@ -186,7 +186,7 @@ def test_missing_and_unreadable_files(tmp_path: Path, connection: Any) -> None:
         text = opening(name, b"secret row", "people")
         assert f"cannot be read as {what} data" in text
         assert "secret" not in text
-    assert "has an unknown extension '.xlsx'; use one of .csv" in opening("d.xlsx", b"")
+    assert "has an unknown extension '.xls'; use one of .csv" in opening("d.xls", b"")
     assert "has no header" in opening("e.csv", b"")
     assert "must name every column once" in opening("f.csv", b"k,K\n1,2\n")
     assert "cannot be read as SQLite data" in opening("g.db", b"SQLite format 3\x00 and no more", "people")

@@ -130,7 +130,7 @@ def test_the_command_line_warns_once_and_goes_on(capsys: Any, tmp_path: Path, ve
     more = ["-o", tmp_path / "out"] if verb == "release" else []
     code, out, err = run(capsys, verb, spec, *more, *(["--json"] if as_json else []))
     assert code == 0
-    (line,) = [one for one in err.splitlines() if one.startswith("warning:")]
+    (line,) = [one for one in err.splitlines() if one.startswith(f"warning: {spec}:")]
     assert line == f"warning: {spec}: {joined_table_warning(dj.Spec.from_toml(spec).schema)}"
     assert "JoinedTableWarning" not in err
     assert "warning" not in out
@@ -198,9 +198,9 @@ def test_a_cross_product_is_released_with_a_warning(capsys: Any, tmp_path: Path)
     for verb, more in (("plan", []), ("release", ["-o", tmp_path / "out"])):
         code, out, err = run(capsys, verb, spec, *more)
         assert code == 0
-        (line,) = [one for one in err.splitlines() if one.startswith("warning:")]
+        (line,) = [one for one in err.splitlines() if one.startswith(f"warning: {spec}:")]
         assert line == f"warning: {spec}: {unjoined_table_warning(loaded.schema)}"
-        assert "warning" not in out
+        assert f"warning: {spec}" not in out
     with pytest.warns(dj.UnjoinedTableWarning, match="'stays' and 'people'") as caught:
         dj.release(loaded.schema, loaded.workload, loaded.sources(), loaded.budget)
     assert [Path(w.filename) for w in caught] == [Path(__file__)]
@@ -222,12 +222,12 @@ range = [0, 3]
     spec = write_stays(tmp_path, private.replace("[attributes.patient]", f"{units}[attributes.patient]"))
     pq.write_table(pq.read_table(tmp_path / "stays.parquet"), tmp_path / "units.parquet")
     loaded = dj.Spec.from_toml(spec)
-    found = spec_warnings(loaded.schema, loaded.sources())
+    found = spec_warnings(loaded.schema, loaded.sources(), loaded.budget)
     assert [type(w) for w in found] == [dj.PublicSourceWarning] * public
     for verb, more in (("plan", []), ("release", ["-o", tmp_path / "out"])):
         code, _, err = run(capsys, verb, spec, *more)
         assert code == 0
-        lines = [one for one in err.splitlines() if one.startswith("warning:")]
+        lines = [one for one in err.splitlines() if one.startswith(f"warning: {spec}:")]
         assert lines == [f"warning: {spec}: {said}" for said in found]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -145,11 +145,12 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
     progress("look", 1, 1)
     best = least(found)
     assert best is not None, "the join as one table always serves"
+    assert look is not None
     method, own = shares.methods[best.method]
     assert method.resume is not None
     outcome = method.resume(look, best.left, own, progress)
     errors = {f.method: min(g.error for g in found if g.method == f.method) for f in found}
-    return replace(outcome, method=best.method, predicted=errors)
+    return replace(outcome, method=best.method, predicted=errors, rows=look.rows)
 
 
 def stages(shares: AutoShares, workload: Workload) -> tuple[Stage, ...]:

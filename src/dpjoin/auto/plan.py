@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dpjoin.auto.domain_plan import DomainPlan, domain_notes, domain_plans, with_domain_stage
+from dpjoin.auto.learned import learning_budget
 from dpjoin.auto.registry import as_if_read, chosen_method, may_be_one_table, reads_bounds
+from dpjoin.canonical import shown, whole
 from dpjoin.errors import SpecError
 from dpjoin.measure.cliques import wanted_cliques
 from dpjoin.measure.join import DENSE_CELLS, is_large, varying_products
 from dpjoin.measure.large_domains import ALL_CELLS, CLIQUE_CELLS, cells_limit, looked_at
-from dpjoin.methods.method import Stage
+from dpjoin.methods.method import Method, Stage
 from dpjoin.methods.table_models import kept_attributes
 from dpjoin.model.triangulate import tree_of
 from dpjoin.paper.alg4_uniformize import Bucket, degree_buckets
@@ -75,6 +78,8 @@ class Plan:
     stages: tuple[Stage, ...]
     expected: tuple[Expected, ...]
     buckets: tuple[Bucket, ...]
+    domains: tuple[DomainPlan, ...]
+    """Of attributes whose domain is to be learned."""
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -154,48 +159,100 @@ def memory_text(size: float) -> str:
     return ""
 
 
-def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None) -> Plan:
-    """What `release` would do with this spec.
+@dataclass(frozen=True)
+class _Spending:
+    """How a method will spend a budget, as far as the spec tells."""
+
+    schema: Schema
+    workload: Workload
+    budget: Budget
+    stages: tuple[Stage, ...]
+    shares: Any = None
+    """None under the profile `paper`."""
+    domains: tuple[DomainPlan, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _spending(schema: Schema, workload: Workload, budget: Budget, method: Method, profile: str) -> _Spending:
+    if profile == "paper":
+        assert method.paper_stages is not None, "the profile was checked"
+        return _Spending(schema, workload, budget, method.paper_stages(budget, schema))
+    notes: list[str] = []
+    domains: tuple[DomainPlan, ...] = ()
+    taken = 0.0
+    if reads_bounds(method, schema):
+        schema = as_if_read(schema)
+        workload = replace(workload, schema=schema)
+        notes.append("Public tables are read when the tables are; noise is as if each value were there once.")
+    if schema.learned:
+        budget, costs = learning_budget(method, budget, workload)
+        domains = domain_plans(schema, budget, costs)
+        taken = float(costs.total.rho / (budget.rho() + costs.total.rho))
+        notes += domain_notes(taken, domains)
+    else:
+        budget = method.spendable(budget, workload)
+    shares = method.split(budget, schema)
+    stages = with_domain_stage(method.stages(shares, workload), taken, domains)
+    return _Spending(schema, workload, budget, stages, shares, domains, tuple(notes))
+
+
+def planned_stages(
+    schema: Schema, workload: Workload, budget: Budget, method: str, profile: str
+) -> list[dict[str, Any]]:
+    """How the budget is meant to be spent, as a release states it: the stages of its plan."""
+    chosen = chosen_method(schema, method, profile, workload)
+    stages = _spending(schema, workload, budget, chosen, profile).stages
+    return [{"name": s.name, "share": float(f"{s.share:.4g}"), "mechanism": s.mechanism} for s in stages]
+
+
+def plan(
+    spec: Spec | Schema,
+    workload: Workload | None = None,
+    budget: Budget | None = None,
+    *,
+    method: str | None = None,
+    profile: str | None = None,
+    degree: int | None = None,
+    join_size: int | None = None,
+) -> Plan:
+    """What `release` would do with this spec, or with this schema, workload and budget.
 
     The noise depends on the largest degree, which is private: the plan shows it for usual degrees, or
     for the `degree` and `join_size` that the custodian expects.
     """
-    schema, workload, budget = spec.schema, spec.workload, spec.budget
+    known = _spec_of(spec, workload, budget, method, profile)
+    for name, number in (("degree", degree), ("join_size", join_size)):
+        if number is not None:
+            whole(number, name, least=1)
+    schema, workload, budget = known.schema, known.workload, known.budget
     check_feasible(schema, workload)
-    method = chosen_method(schema, spec.method, spec.profile, workload)
-    notes, why = _notes(schema), method.why(schema)
-    if may_be_one_table(schema, spec.method, spec.profile, workload):
+    chosen = chosen_method(schema, known.method, known.profile, workload)
+    notes, why = _notes(schema), chosen.why(schema)
+    if may_be_one_table(schema, known.method, known.profile, workload):
         why += "; or it is released by itself, if what they hold promises less error so"
     degrees = (1,) if len(schema.tables) == 1 else USUAL_DEGREES if degree is None else (degree,)
     expected: tuple[Expected, ...] = ()
     buckets: tuple[Bucket, ...] = ()
-    if spec.profile == "paper":
-        assert method.paper_stages is not None, "the profile was checked"
-        stages = method.paper_stages(budget, schema)
-    else:
-        if reads_bounds(method, schema):
-            schema = as_if_read(schema)
-            workload = replace(workload, schema=schema)
-            notes.append("Public tables are read when the tables are; noise is as if each value were there once.")
-        budget = method.spendable(budget, workload)
-        shares = method.split(budget, schema)
-        stages = method.stages(shares, workload)
-        if method.noise_level is not None:
-            levels = {d: method.noise_level(shares, workload, d) for d in degrees}
+    spending = _spending(schema, workload, budget, chosen, known.profile)
+    schema, workload, budget, stages = spending.schema, spending.workload, spending.budget, spending.stages
+    notes += spending.notes
+    if (shares := spending.shares) is not None:
+        if chosen.noise_level is not None:
+            levels = {d: chosen.noise_level(shares, workload, d) for d in degrees}
             expected = tuple(
                 Expected(d, x.sensitivity, x.count, x.cell, x.cell / join_size if join_size else None)
                 for d, x in levels.items()
             )
-        if method.name == "uniformize":
+        if chosen.name == "uniformize":
             buckets = degree_buckets(shares, workload, max(degrees))
-    kept = layout(workload, spec.profile, method.name)
+    kept = layout(workload, known.profile, chosen.name)
     return Plan(
         join=describe_join(schema),
         join_class=join_class(schema),
         drawing=drawing(schema),
-        method=method.name,
+        method=chosen.name,
         why=why,
-        profile=spec.profile,
+        profile=known.profile,
         epsilon=budget.epsilon,
         delta=budget.delta,
         protects=protects(schema),
@@ -208,8 +265,31 @@ def plan(spec: Spec, *, degree: int | None = None, join_size: int | None = None)
         stages=stages,
         expected=expected,
         buckets=buckets,
+        domains=spending.domains,
         notes=(*notes, *_laplace_note(budget)),
     )
+
+
+def _spec_of(
+    spec: object, workload: Workload | None, budget: Budget | None, method: str | None, profile: str | None
+) -> Spec:
+    """One spec of what was given."""
+    how = {key: value for key, value in (("method", method), ("profile", profile)) if value is not None}
+    if isinstance(spec, Schema):
+        parts = {"workload": (workload, Workload), "budget": (budget, Budget)}
+        for name, (given, kind) in parts.items():
+            if not isinstance(given, kind):
+                raise SpecError(f"{name} ({shown(given)}) must be a dj.{kind.__name__}; a plan needs all three")
+        assert workload is not None
+        assert budget is not None
+        if workload.schema != spec:
+            raise SpecError("the workload must be built from the schema it is planned with")
+        return replace(Spec(spec, workload, budget), **how)  # type: ignore[arg-type]
+    if not isinstance(spec, Spec):
+        raise SpecError(f"what is planned ({shown(spec)}) must be a dj.Spec, or a dj.Schema with workload and budget")
+    if workload is not None or budget is not None:
+        raise SpecError("a spec has its own workload and budget; plan it alone, or its schema with others")
+    return replace(spec, **how)  # type: ignore[arg-type]
 
 
 def _name(workload: Workload, group: Group) -> str:

@@ -13,9 +13,9 @@ from dpjoin.measure.progress import Progress
 from dpjoin.methods.capped import CAPPED
 from dpjoin.methods.clipped import CLIPPED
 from dpjoin.methods.heavy_light import HEAVY_LIGHT
-from dpjoin.methods.method import Method, Outcome
+from dpjoin.methods.method import Method, Outcome, gaussian_only
 from dpjoin.methods.per_table import PER_TABLE
-from dpjoin.methods.persons import refuse_persons
+from dpjoin.methods.refusals import refuse_persons
 from dpjoin.paper.alg4_uniformize import UNIFORMIZE
 from dpjoin.paper.alg6_partition_hierarchical import HIERARCHICAL
 from dpjoin.privacy.accounting import Budget, Split
@@ -35,6 +35,9 @@ def chosen_method(schema: Schema, name: str, profile: str = "tight", workload: W
     """The method that a spec's choice stands for on this join; SpecError if it cannot serve it, or the workload."""
     bounded = as_if_read(schema)
     method = method_without_look(bounded, profile) if name == "auto" else METHODS[name]
+    if profile == "paper" and schema.learned:
+        names = ", ".join(schema.learned)
+        raise SpecError(f"the profile 'paper' must have declared domains, and learns none; declare those of {names}")
     if profile == "paper" or method not in (CLIPPED, PER_TABLE, *AS_ONE.values()):
         refuse_persons(schema, f"method {method.name!r} with the profile {profile!r}")
     method.check(bounded if method.reads_public_bounds and profile == "tight" else schema, None)
@@ -69,7 +72,11 @@ def as_if_read(schema: Schema) -> Schema:
 def may_be_one_table(schema: Schema, name: str, profile: str, workload: Workload | None) -> bool:
     """Whether `auto` reads public tables to choose between the join as one and the private table by itself."""
     return (
-        name == "auto" and profile == "tight" and len(schema.private_tables) == 1 and PER_TABLE.serves(schema, workload)
+        name == "auto"
+        and profile == "tight"
+        and len(schema.private_tables) == 1
+        and not schema.learned
+        and PER_TABLE.serves(schema, workload)
     )
 
 
@@ -92,5 +99,18 @@ def run(
     shares = method.split(method.spendable(budget, workload), engine.schema)
     curator = Curator(engine, shares.split)
     outcome = method.run(curator, workload, shares, progress)
-    predicted = {name: float(f"{error:.3g}") for name, error in (errors or outcome.predicted).items()}
-    return replace(outcome, method=outcome.method or method.name, predicted=predicted), curator
+    return finished(outcome, method, errors or outcome.predicted), curator
+
+
+def finished(outcome: Outcome, method: Method, errors: Mapping[str, float]) -> Outcome:
+    """The outcome with the method that ran, and the errors that were expected of each."""
+    predicted = {name: float(f"{error:.3g}") for name, error in errors.items()}
+    return replace(outcome, method=outcome.method or method.name, predicted=predicted)
+
+
+def without_laplace(method: Method, budget: Budget, workload: Workload) -> Budget:
+    """What a method makes of a budget where domains are learned first: with Gaussian noise, which they need."""
+    spendable = method.spendable(budget, workload)
+    if not spendable.laplace and not spendable.options:
+        return spendable
+    return gaussian_only(budget, workload)

@@ -1,4 +1,7 @@
-"""All that is wrong with a spec at once, each with its line: keys, files, columns and types. No row is read."""
+"""All that is wrong with a spec at once, each with its line: keys, files, columns and types.
+
+No value is read. What text files are encoded in, and which keys JSON lines have, is told to the owner of the rows only.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,24 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from dpjoin.engine.sources import OpenedTable, column_problems, connected, open_source, same_source
-from dpjoin.errors import DpjoinError, SpecError
+from dpjoin.engine.sources import (
+    OpenedTable,
+    column_problems,
+    connected,
+    files_of,
+    first_names,
+    is_place,
+    is_remote,
+    looks_like,
+    open_source,
+    same_source,
+    split,
+)
+from dpjoin.engine.sources.lines import NO_ARRAY, is_array
+from dpjoin.errors import DpjoinError, SpecError, suggest
 from dpjoin.spec.plain import attribute_from_dict, table_from_dict, unit_of
 from dpjoin.spec.schema import Attribute, Table
+from dpjoin.spec.stored import is_stored
 from dpjoin.spec.toml import Spec, attributes_by_column, read_toml, source_of
 
 Place = tuple[str, ...]
@@ -41,13 +58,37 @@ def problems(path: Path) -> list[str]:
         opened: dict[str, OpenedTable] = {}
         for name, source in sources.items():
             with checked.noting("tables", name, "source"):
-                opened[name] = open_source(connection, name, source, table=tables[name].source_table, columns=())
+                opened[name] = open_source(connection, name, source, columns=(), encoding=tables[name].encoding)
         found = [tables[name] for name in opened]
         compared = spec.schema.compared_attributes if spec else ()
         for table, attribute, error in column_problems(found, attributes, compared, opened):
             listed = "columns" if attribute in tables[table].columns else "attributes"
             checked.note(str(error), ("tables", table, listed, attribute))
+        for known in found:
+            _look(checked, connection, known, sources[known.name], opened[known.name])
     return checked.told(path)
+
+
+def _look(checked: _Checked, connection: Any, table: Table, source: Any, opened: OpenedTable) -> None:
+    """What only rows tell, and a release never says: encodings, and keys of JSON lines. For their owner's eyes."""
+    place, _ = split(source, None)
+    if not is_place(place) or is_stored(place) or (isinstance(place, str) and is_remote(place)):
+        return
+    seen: dict[str, None] = {}
+    for file in files_of(table.name, place):
+        if table.encoding is None and (looks := looks_like(file)) is not None:
+            said = f"file {str(file)!r} holds rows that are not UTF-8, and a release leaves them out"
+            what = f'it looks like {looks}: add encoding = "{looks}"'
+            checked.note(f"table {table.name!r}: {said}; {what}", ("tables", table.name, "source"))
+        if opened.endless and is_array(file):
+            checked.note(f"table {table.name!r}: file {str(file)!r} {NO_ARRAY}", ("tables", table.name, "source"))
+            return
+        if opened.endless:
+            seen |= dict.fromkeys(first_names(connection, file))
+    for attribute in table.attributes if opened.endless else ():
+        if (column := table.column(attribute)) not in seen:
+            said = f"no key {column!r} in the first lines of {opened.origin}; {suggest(column, seen)}"
+            checked.note(f"table {table.name!r}: {said}", ("tables", table.name, "attributes", attribute))
 
 
 def _tables(checked: _Checked, data: Mapping[str, Any], folder: Path) -> dict[str, Table]:
@@ -154,4 +195,4 @@ def check(path: Path) -> None:
         say(f"error: {line}")
     if found:
         count = "1 thing is" if len(found) == 1 else f"{len(found)} things are"
-        raise SpecError(f"{path}: {count} wrong; no row was read, and nothing was spent")
+        raise SpecError(f"{path}: {count} wrong; nothing was spent")

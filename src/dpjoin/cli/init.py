@@ -7,17 +7,29 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 from dpjoin.cli.keys import Columns, Source, chosen_keys, is_identifier, named_attributes
-from dpjoin.engine.encode import identifier
+from dpjoin.cli.metadata import declarations
+from dpjoin.engine.dialect import identifier
 from dpjoin.engine.sniff import TEXT, column_types
-from dpjoin.engine.sources import DATABASE_FILES, column_names, connected, open_source
+from dpjoin.engine.sources import (
+    column_names,
+    connected,
+    files_of,
+    has_tables,
+    is_endless,
+    is_remote,
+    looks_like,
+    missing_place,
+    open_source,
+)
 from dpjoin.errors import SourceError, SpecError, suggest
 from dpjoin.spec.plain import PLACEHOLDER
 from dpjoin.spec.schema import Value
+from dpjoin.spec.stored import is_stored, name_in_store
 
 MAX_VALUES = 1000
 """A public domain with more values than this is refused: the release would hardly fit in memory."""
@@ -28,27 +40,34 @@ _INTEGERS = "U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
 
 
 def read_source(argument: str) -> Source:
-    """A table from the command line: a file, or FILE:TABLE for a database file."""
+    """A table from the command line: a file, FILE:TABLE for a database file, or a source that names a store."""
+    if is_stored(argument):
+        called = name_in_store(argument)
+        return Source(called, Path(called), None, tuple(column_names(argument)), stored=argument)
     path, table = Path(argument), None
     if not path.exists():
         before, _, after = argument.rpartition(":")
-        if after and Path(before).suffix in DATABASE_FILES:
+        if after and has_tables(Path(before)):
             path, table = Path(before), after
-    if path.is_dir():
-        raise SourceError(f"{path}: a table must be one file, and this is a folder; name the file in it")
-    if not path.is_file():
+    if is_remote(argument):
+        raise SourceError(f"{argument}: a first spec is made from files here; download it, or write its spec by hand")
+    if missing_place(path) is not None:
         raise SourceError(f"{path}: the file does not exist; correct the path")
     try:
-        columns = tuple(column_types(path, table))
-        sniffed = any(kind == TEXT for _, kind in column_names(path, table))
+        paths = files_of("table", path)
+        encoding = next(filter(None, map(looks_like, paths)), None)
+        columns = tuple(column_types(path, table, encoding))
+        sniffed = any(kind == TEXT for _, kind in column_names(path, table, encoding))
     except SourceError as error:
-        if path.suffix in DATABASE_FILES and table is None:
+        if has_tables(path) and table is None:
             has = re.search(r"\(it has: .*\)$", str(error))
             raise SourceError(
                 f"{path}: name the table inside the database, as in {path}:TABLE{f' {has[0]}' if has else ''}"
             ) from None
-        raise SourceError(f"{path}: {error}") from None
-    return Source(table or path.name.partition(".")[0], path, table, columns, sniffed)
+        said = str(error).removeprefix("table 'table': ").removeprefix(f"file {str(path)!r} ")
+        raise SourceError(f"{path}: {said.removesuffix(' in tables.table.source')}") from None
+    called = table or (path if path.exists() else path.parent.resolve()).name.partition(".")[0]
+    return Source(called, path, table, columns, sniffed, encoding, is_endless(paths[0]))
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,8 @@ class Wishes:
     epsilon: float = 1.0
     delta: float = 1e-6
     unit: str | None = None
+    metadata: tuple[Path, ...] = ()
+    """Files that declare domains and who is protected (CSVW-EO)."""
     ask: Callable[[str, str], str] | None = None
     """Puts a question with a default to the user."""
 
@@ -83,6 +104,8 @@ def draft(sources: Sequence[Source], wishes: Wishes, *, folder: Path) -> Draft:
     for i, name in enumerate(names):
         if name in names[:i]:
             raise SpecError(f"two tables are called {name!r}; rename one of the files")
+    declared, unit = declarations(sources, wishes.metadata)
+    wishes = replace(wishes, unit=wishes.unit or unit)
     keys, how = chosen_keys(sources, wishes.on, wishes.unit, wishes.ask)
     attributes = named_attributes(sources, keys)
     domains = _public_domains(sources, wishes.public)
@@ -91,7 +114,10 @@ def draft(sources: Sequence[Source], wishes: Wishes, *, folder: Path) -> Draft:
         known = [value for place in columns.items() for value in domains.get(place, ())]
         alike = len({type(value) for value in known}) == 1
         domain = sorted(set(known if alike else map(str, known)))
-        described[name] = _attribute(name, columns, sources, key=name in keys, domain=domain, wishes=wishes)
+        told = next((declared[place] for place in columns.items() if place in declared), None)
+        described[name] = _attribute(
+            name, columns, sources, key=name in keys, domain=domain, declared=told, wishes=wishes
+        )
     shared = bool(keys)
     kept = {name: columns for name, columns in attributes.items() if described[name][1] != "left out"}
     tables = [_table(s, folder, kept, keys, alone=shared and not _links(s, keys)) for s in sources]
@@ -145,10 +171,10 @@ def _decisions(
         told = [f"{column} is {', '.join(names)}" for column, names in apart.items()]
         lines.append(f"kept apart   {_few(told)} (same name, not joined; --on joins on it)")
     words = {
-        "declared": "declared     {} (booleans, parts of dates, --public-domain)",
+        "declared": "declared     {} (booleans, parts of dates, --public-domain, --metadata)",
         "learned": "learned      {} (privately, from the budget; a domain you declare is better)",
-        "open": 'fill in      {} (they hold "...", or --learn)',
-        "left out": "left out     {} (identifiers of one table, or types without a domain)",
+        "open": 'fill in      {} (they hold "...")',
+        "left out": "left out     {} (called like identifiers, or without a domain; the spec says how to keep one)",
     }
     lines += [words[kind].format(_few(by_kind[kind])) for kind in words if kind in by_kind]
     if any(s.sniffed for s in sources):
@@ -178,9 +204,14 @@ def _links(source: Source, keys: Mapping[str, Columns]) -> list[tuple[str, ...]]
 def _table(
     source: Source, folder: Path, attributes: Mapping[str, Columns], keys: Mapping[str, Columns], *, alone: bool
 ) -> str:
-    relative = Path(os.path.relpath(source.path.resolve(), folder.resolve())).as_posix()
+    relative = source.stored or Path(os.path.relpath(source.path.resolve(), folder.resolve())).as_posix()
     lines = [f"[tables.{_key(source.name)}]", f"source = {_text(relative)}"]
     lines += [f"table = {_text(source.table)}"] if source.table else []
+    if source.encoding:
+        lines.append(f"encoding = {_text(source.encoding)}   # what it looks like; UTF-8 needs no word")
+    if source.endless:
+        here = [a for a, c in attributes.items() if source.name in c]
+        lines.append(f"attributes = [{', '.join(map(_text, here))}]")
     renamed = {a: c[source.name] for a, c in attributes.items() if c.get(source.name, a) != a}
     if renamed:
         lines.append(f"columns = {{ {', '.join(f'{_key(a)} = {_text(c)}' for a, c in renamed.items())} }}")
@@ -201,19 +232,26 @@ def _table(
 
 
 _CATEGORIES, _EDGES = "the public list of categories", "edges in increasing order, like"
-_BINNED = "learn = { bins = 8 }"
+_BINNED, _WHOLE_BINS = "learn = { bins = 8 }", "learn = { bins = 8, whole = true }"
 _DOMAINS = (
     ("text", "values", f"{_CATEGORIES}; for numbers, bins or range instead", "learn = true"),
     ("VARCHAR|ENUM.*", "values", _CATEGORIES, "learn = true"),
     (_INTEGERS, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]", _BINNED),
     ("FLOAT|DOUBLE|DECIMAL.*", "bins", f"{_EDGES} [0, 0.5, 10, inf]", _BINNED),
-    ("DATE|TIMESTAMP.*", "bins", f"{_EDGES} [2020-01-01, 2021-01-01]", _BINNED),
+    ("DATE|TIMESTAMP.*", "bins", f"{_EDGES} [2020-01-01, 2021-01-01]", f'part = "date"\n{_BINNED}'),
 )
 """By a column's type: which key describes its domain, what to fill in there, and how it is learned."""
 
 
 def _attribute(
-    name: str, columns: Columns, sources: Sequence[Source], *, key: bool, domain: Sequence[Value], wishes: Wishes
+    name: str,
+    columns: Columns,
+    sources: Sequence[Source],
+    *,
+    key: bool,
+    domain: Sequence[Value],
+    declared: str | None,
+    wishes: Wishes,
 ) -> tuple[str, str]:
     """The section of one attribute, and what became of it: key, declared, learned, open or left out."""
     table, column = next(iter(columns.items()))
@@ -221,17 +259,25 @@ def _attribute(
     head = f"[attributes.{_key(name)}]   # {', '.join(columns)}: {kind.lower()}"
     if domain:
         return f"{head}; declared public and read from it\nvalues = [{', '.join(map(_text, domain))}]\n", "declared"
+    if declared is not None and not (key and declared.startswith("bins")):
+        return f"{head}; declared in its metadata\n{declared}\n", "declared"
     if key:
         what = "in several tables, so it joins them" if len(columns) > 1 else "names who is protected"
         return f"{head}\nkey = true   # {what}; give it a domain to ask about it\n", "key"
     if kind == "BOOLEAN":
         return f"{head}\nvalues = [false, true]\n", "declared"
     if is_identifier(column):
-        return f"# {name} ({kind.lower()}, in {table}) is left out: an identifier that joins nothing.\n", "left out"
+        return _identifier(name, column, kind, table), "left out"
     if kind.startswith("TIME") and not kind.startswith("TIMESTAMP"):
         return f'{head}\npart = "hour"   # 0 to 23\n', "declared"
     for types, described, hint, learned in _DOMAINS:
         if re.fullmatch(types, kind, re.DOTALL):
+            if (
+                learned == _BINNED
+                and re.fullmatch(_INTEGERS, kind)
+                and any(s.sniffed for s in sources if s.name == table)
+            ):
+                learned = _WHOLE_BINS
             if wishes.ask is not None:
                 return _asked(head, name, kind, described, learned, wishes)
             if wishes.learn:
@@ -241,6 +287,16 @@ def _attribute(
             return f'{head}\n{described} = ["{PLACEHOLDER}"]   # fill in: {hint}\n', "open"
     why = "is left out: a domain needs text, numbers, dates or booleans"
     return f"# {name} ({kind.lower()}, in {table}) {why}.\n", "left out"
+
+
+def _identifier(name: str, column: str, kind: str, table: str) -> str:
+    """What is said of a column that is called like an identifier, with a section for those whose is none."""
+    said = f"# {name} ({kind.lower()}, in {table}) is left out: it is called like an identifier, and joins nothing."
+    learned = next((how for types, _, _, how in _DOMAINS if re.fullmatch(types, kind, re.DOTALL)), None)
+    if learned is None or name != column:
+        return f"{said}\n"
+    section = "\n".join(f"# {line}" for line in (f"[attributes.{_key(name)}]", *learned.splitlines()))
+    return f"{said} If it has few values:\n{section}\n"
 
 
 def _asked(head: str, name: str, kind: str, key: str, learned: str, wishes: Wishes) -> tuple[str, str]:
@@ -289,11 +345,15 @@ def _public_domains(sources: Sequence[Source], public: Sequence[str]) -> dict[tu
 
 
 def _distinct(item: str, source: Source, column: str) -> list[Value]:
+    if source.stored is not None:
+        raise SpecError(f"--public-domain {item}: values are read from files only; list them in the spec")
     kind = dict(source.columns)[column]
     if not re.fullmatch(f"text|VARCHAR|BOOLEAN|ENUM.*|{_INTEGERS}", kind, re.DOTALL):
         raise SpecError(f"--public-domain {item}: type {kind} is not text or whole numbers; write bins in the spec")
     with connected() as connection:
-        opened = open_source(connection, source.name, source.path, table=source.table, columns=[column])
+        opened = open_source(
+            connection, source.name, source.path, table=source.table, columns=[column], encoding=source.encoding
+        )
         name = identifier(column)
         rows = connection.execute(
             f"SELECT DISTINCT {name} FROM {opened.view} WHERE {name} IS NOT NULL LIMIT {MAX_VALUES + 1}"

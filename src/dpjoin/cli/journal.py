@@ -11,16 +11,17 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpjoin.engine.sources import has_no_tables
+from dpjoin.engine.sources import has_no_tables, is_remote, named_files, public_address
 from dpjoin.errors import ReleaseError
 from dpjoin.privacy.accounting import Budget
 from dpjoin.spec.schema import Schema
+from dpjoin.spec.stored import is_stored
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,23 @@ def sources_of(spec: Path, schema: Schema, sources: Mapping[str, Any]) -> tuple[
     """Where the rows of each private table are, as the journal writes it: relative to the spec's folder."""
     found = []
     for table in schema.private_tables:
-        path, *inside = sources[table] if isinstance(sources[table], tuple) else (sources[table],)
-        relative = os.path.relpath(Path(path).resolve(), spec.parent.resolve())
-        found.append(_source(":".join([Path(relative).as_posix(), *inside])))
+        place, *inside = sources[table] if isinstance(sources[table], tuple) else (sources[table],)
+        if is_stored(place):
+            found.append(" ".join([place, *(f"table={t}" for t in inside if t)]))
+            continue
+        if isinstance(place, str) and is_remote(place):
+            found.append(public_address(place))
+            continue
+        for path in named_files(table, place):
+            relative = os.path.relpath(path.resolve(), spec.parent.resolve())
+            found.append(_source(":".join([Path(relative).as_posix(), *inside])))
     return tuple(found)
 
 
 def _source(written: str) -> str:
     """FILE:TABLE as it is for a database, and FILE for a file that has no tables inside, whatever table was named."""
+    if is_stored(written):
+        return written
     file, _, _ = written.rpartition(":")
     return file if file and has_no_tables(Path(file)) else written
 
@@ -83,24 +93,34 @@ def _begun(journal: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         lines = []
     except (OSError, UnicodeDecodeError):
-        raise ReleaseError(f"{journal}: the journal cannot be read; make it readable, or move it away") from None
+        raise ReleaseError(
+            f"{journal}: the journal cannot be read; nothing was spent; make it readable, or move it away"
+        ) from None
     return [entry for entry in map(_parsed, lines) if entry.get("what") == "begun"]
 
 
 @contextmanager
-def recorded(spec: Path, budget: Budget, out: Path, sources: Sequence[str] = ()) -> Iterator[None]:
-    """Write "begun" before the block runs and "finished" or "failed" after it."""
+def recorded(
+    spec: Path, budget: Budget, out: Path, sources: Sequence[str] = (), *, text: bytes | None = None
+) -> Iterator[None]:
+    """Write "begun" before the block runs and "finished" or "failed" after it; `text` if the spec has no file."""
     journal = journal_of(spec)
     about = {"spec": spec.name, "out": str(out)}
-    digest = hashlib.sha256(spec.read_bytes()).hexdigest()
+    digest = hashlib.sha256(spec.read_bytes() if text is None else text).hexdigest()
     charge = {"epsilon": budget.epsilon, "delta": budget.delta, "spec_sha256": digest}
     _append(journal, {"what": "begun", **charge, **about, "sources": list(sources)})
     try:
         yield
     except BaseException:
-        _append(journal, {"what": "failed", **about})
+        _append_if_possible(journal, {"what": "failed", **about})
         raise
-    _append(journal, {"what": "finished", **about})
+    _append_if_possible(journal, {"what": "finished", **about})
+
+
+def _append_if_possible(journal: Path, entry: Mapping[str, Any]) -> None:
+    """How a release ended is for people to read; what counts is on disk already."""
+    with suppress(ReleaseError):
+        _append(journal, entry)
 
 
 def _parsed(line: str) -> dict[str, Any]:
@@ -115,6 +135,7 @@ def _append(journal: Path, entry: Mapping[str, Any]) -> None:
     """Add one line and return when it is on disk."""
     stamped = {"what": entry["what"], "time": datetime.now(UTC).isoformat(timespec="seconds"), **entry}
     try:
+        journal.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             size = os.fstat(file).st_size
@@ -133,6 +154,6 @@ def _append(journal: Path, entry: Mapping[str, Any]) -> None:
             os.close(folder)
     except OSError as error:
         raise ReleaseError(
-            f"{journal}: the journal cannot be written ({error.strerror}), so nothing may be released; "
-            "make the spec's folder writable"
+            f"{journal}: the journal cannot be written ({error.strerror}), so nothing may be released, and "
+            "nothing was spent; make the journal's folder writable"
         ) from None

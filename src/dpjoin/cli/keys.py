@@ -25,6 +25,12 @@ class Source:
     columns: tuple[tuple[str, str], ...]
     sniffed: bool = False
     """Whether the file has no types, so that they were taken from its rows."""
+    encoding: str | None = None
+    """What its text is encoded in, if that has to be said."""
+    endless: bool = False
+    """Whether its columns are named in its rows only, as those of JSON lines, so that a spec has to list them."""
+    stored: str | None = None
+    """The text that names it, if it is in a store and no file."""
 
 
 def is_key_like(column: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -14,11 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from dpjoin.auto.plan import Plan, memory_text
+from dpjoin.auto.registry import METHODS
+from dpjoin.compare import Comparison
 from dpjoin.evaluation import Evaluation
 from dpjoin.measure.progress import Progress, silent
 from dpjoin.model.joined import Joined
 from dpjoin.model.union import Union
 from dpjoin.privacy.degree_bounds import churn
+from dpjoin.released.noticed import size_bar
 from dpjoin.released.release import Release
 from dpjoin.released.shown import console, number, table
 from dpjoin.spec.persons import protects
@@ -147,12 +151,19 @@ def show_release(release: Release, folder: str) -> None:
         "guarantee": f"({release.budget.epsilon:g}, {release.budget.delta:g})-differential privacy",
         "protects": "; and ".join(filter(None, (protects(release.schema), release.facts.get("also_protects")))),
         "method": _method_words(release),
-        "join size": f"{release.join_size:,} (noisy)",
+        "join size": _size_words(release),
         "sensitivity": _sensitivity_words(release),
         "strategy": str(release.facts["strategy"]),
         "synthetic": rows,
     }
+    if learned := release.facts.get("learned"):
+        facts["learned"] = _learned_words(learned)
+    if known := release.facts.get("rows"):
+        told_rows = (f"{table} {r['noisy']:,} ± {r['bar']:,}" for table, r in known.items())
+        facts["rows"] = f"within the domains: {', '.join(told_rows)}"
     out.print(_facts(facts))
+    for words in release.warnings:
+        out.print(f"warning: {words}", style="bold")
     parts = release.facts.get("parts", [])
     if len(parts) > 1:
         told = (
@@ -169,14 +180,31 @@ def show_release(release: Release, folder: str) -> None:
     out.print("± are error bars for 90 % coverage, computed from the noise; they are part of the release.")
 
 
+def _size_words(release: Release) -> str:
+    """The join size with its bar."""
+    bar = size_bar(release)
+    return f"{release.join_size:,}" + (f" ± {number(bar)} (noisy, 90 %)" if math.isfinite(bar) else " (noisy)")
+
+
+def _learned_words(learned: Mapping[str, Mapping[str, Any]]) -> str:
+    """How large the domains are that were learned."""
+    told = [
+        f"{name} {_counted(of['bins'], 'bin', 'bins') if 'bins' in of else _counted(of['listed'], 'value', 'values')}"
+        for name, of in learned.items()
+    ]
+    return ", ".join(told)
+
+
 def _method_words(release: Release) -> str:
-    """Which method ran, and what `auto` expected of it and of the others, if it chose."""
+    """What the method that ran does, and what `auto` expected of it and of the others, if it chose."""
     words = f"{release.method} ({release.profile})"
+    if (known := METHODS.get(release.method)) is not None:
+        words += f": {known.why(release.schema)}"
     if release.facts.get("chosen_by") != "auto":
         return words
     expected = sorted(release.facts.get("predicted_error", {}).items(), key=lambda e: (e[0] != release.method, e[1]))
     told = ", ".join(f"{name} {number(error)}" for name, error in expected)
-    return f"{words}, chosen by auto" + (f"; expected error, in join results: {told}" if told else "")
+    return f"{words}. Chosen by auto" + (f", for the least error expected in join results: {told}" if told else "")
 
 
 def _sensitivity_words(release: Release) -> str:
@@ -225,6 +253,20 @@ def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
     )
     if not sample:
         out.print("PRIVATE: these numbers were computed from exact answers; do not publish them.")
+
+
+def show_comparison(found: Comparison) -> None:
+    """Two releases or plans side by side; a mark where they differ."""
+    out = console()
+    rows = (("*" if a and b and a != b else "", what, a, b) for what, a, b in found.facts)
+    out.print(table(("", "", found.a.name, found.b.name), rows))
+    known = [(name, a, b) for name, a, b in found.groups if a is not None and b is not None]
+    if known:
+        told = ((name, number(a), number(b), number(b / a) if a else "?") for name, a, b in known[:GROUPS_SHOWN])
+        out.print(table(("median ± of", f">{found.a.name}", f">{found.b.name}", ">ratio"), told))
+        _say_cut(out, len(known))
+    elif found.groups:
+        out.print("A plan knows no error bars; compare two releases for these.")
 
 
 def next_commands(folder: str, attributes: Sequence[str]) -> str:

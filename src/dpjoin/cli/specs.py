@@ -21,12 +21,18 @@ def say(text: str) -> None:
 
 def read_spec(path: Path, **changed: str | None) -> Spec:
     """The spec of a file, with another profile or method where one was given."""
+    from dpjoin.spec.toml import Spec
+
+    return changed_spec(Spec.from_toml(path), **changed)
+
+
+def changed_spec(spec: Spec, **changed: str | None) -> Spec:
+    """A spec with another profile or method where one was given."""
     from dataclasses import replace
 
     from dpjoin.spec.plain import check_choice
-    from dpjoin.spec.toml import METHODS, PROFILES, Spec
+    from dpjoin.spec.toml import METHODS, PROFILES
 
-    spec = Spec.from_toml(path)
     given = {key: value for key, value in changed.items() if value is not None}
     for key, value in given.items():
         check_choice(f"--{key}", value, {"profile": PROFILES, "method": METHODS}[key])
@@ -42,13 +48,15 @@ def opened_sources(spec: Spec) -> dict[str, Any]:
     return sources
 
 
-def show_warnings(path: Path, spec: Spec) -> None:
+def show_warnings(path: Path | None, spec: Spec, rows: int | None = None) -> None:
+    """What is probably not meant so; a spec without a file has no name."""
     from dpjoin.api import spec_warnings
+    from dpjoin.spec.toml import source_of
 
     # A plan may be made before all sources are named.
-    sources = {t.name: (spec.folder / t.source, t.source_table) for t in spec.schema.tables if t.source is not None}
-    for warning in spec_warnings(spec.schema, sources):
-        say(f"warning: {path}: {warning}")
+    sources = {t.name: source_of(t, spec.folder) for t in spec.schema.tables if t.source is not None}
+    for warning in spec_warnings(spec.schema, sources, spec.budget, rows or spec.rows):
+        say(f"warning: {f'{path}: ' if path else ''}{warning}")
 
 
 @contextmanager

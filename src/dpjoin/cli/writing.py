@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpjoin.errors import ReleaseError
+
+try:
+    import fcntl
+except ImportError:  # no such locks on Windows, where the slower of two releases fails at its end
+    fcntl = None  # type: ignore[assignment]
 
 
 def check_new(out: Path, what: str = "file") -> None:
@@ -24,6 +32,44 @@ def check_new(out: Path, what: str = "file") -> None:
             pass
     except OSError:
         raise ReleaseError(f"{out}: nothing can be written in {parent}; choose another place with -o") from None
+
+
+@contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """A new folder for this process alone, from before anything is spent until it is written.
+
+    The lock is taken back by the operating system however a process ends, so none is left that stops the next one.
+    """
+    if fcntl is None:
+        yield
+        return
+    parent = out.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    digest = hashlib.sha256(str(out.resolve()).encode("utf-8", "replace")).hexdigest()[:16]
+    path = parent / f".dpjoin-{digest}.lock"
+    try:
+        lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise ReleaseError(f"{out}: nothing can be written in {parent} ({error.strerror}); nothing was spent") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = path.exists() and os.path.samestat(path.stat(), os.fstat(lock))
+        except BlockingIOError:
+            mine = False
+        except OSError:
+            mine = True  # a file system without locks: there nobody else gets one either
+        if not mine or out.exists():
+            raise ReleaseError(
+                f"{out}: another release is on its way there, so this one spent nothing; choose another with -o"
+            )
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
 
 
 def write_new(path: Path, content: bytes, *, mode: int) -> None:

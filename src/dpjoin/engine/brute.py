@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from hashlib import md5
 from typing import Any
@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.caps import place
+from dpjoin.engine.caps import place, text
 from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_rules, check_weightings, owner_table
-from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, RowWeights, Rules, Value
+from dpjoin.engine.column_values import picked
+from dpjoin.engine.integers import FLOAT_LIMIT
+from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, ExactNumbers, RowWeights, Rules, Value
 from dpjoin.engine.join_keys import plain
 from dpjoin.errors import SpecError, suggest
-from dpjoin.spec.schema import DegreeBound, Schema, Table, with_caps
+from dpjoin.spec.persons import link_of, owner_of, owners_counted
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table, with_caps
 from dpjoin.spec.workload import Factor, Group, Kronecker
 
 Row = Mapping[str, object]
@@ -32,7 +35,7 @@ class BruteEngine:
     """Any number of tables and any natural join. Tables are lists of rows, a row maps columns to values."""
 
     def __init__(self, schema: Schema, tables: Mapping[str, Sequence[Row]]) -> None:
-        self._schema = schema
+        self._schema, self._tables = schema, tables
         self._exact_rows = {t.name: _kept_rows(schema, t.name, tables[t.name]) for t in schema.tables}
 
     @property
@@ -83,6 +86,41 @@ class BruteEngine:
         return ExactDegrees(
             np.array(list(exact.values()), dtype=np.int64), lambda positions: [values[i] for i in positions]
         )
+
+    def kind_of(self, attribute: str) -> str:
+        return "untyped"
+
+    def exact_values(self, attribute: str, most: int) -> ExactDegrees:
+        exact = Counter((v,) for v in self._exact_column(attribute, most, _listed))
+        values = list(exact)
+        return ExactDegrees(_as_array(list(exact.values())), lambda positions: [values[i] for i in positions])
+
+    def exact_numbers(self, attribute: str) -> ExactNumbers:
+        exact = Counter(self._exact_column(attribute, 1, _finite))
+        return ExactNumbers(np.array(list(exact), dtype=np.float64), _as_array(list(exact.values())))
+
+    def _exact_column(self, attribute: str, most: int, form: Callable[[object], object]) -> list[Any]:
+        """A value for each row, or for each owner at each of so many of its values."""
+        (name,) = self._schema.tables_with(attribute)
+        rows = {t.name: _kept(self._schema, t.name, self._tables[t.name]) for t in self._schema.tables}
+        table = self._schema.table(name)
+        if not owners_counted(self._schema, table):
+            return [v for v in (form(r[attribute]) for r in rows[name]) if v is not None]
+
+        def owners(holder: Table, row: Mapping[str, object]) -> list[Value]:
+            if named := owner_of(self._schema, holder):
+                return [_value(row, named)]
+            linked, via = link_of(self._schema, holder), str(holder.owner_via)
+            assert linked is not None
+            return [o for r in rows[linked.name] if r[via] == row[via] for o in owners(linked, r)]
+
+        pairs = {(o, form(row[attribute])) for row in rows[name] for o in owners(table, row)}
+        known = [(o, v) for o, v in pairs if v is not None]
+        texts = [(tuple(str(_text(x)) for x in o), str(_text(v))) for o, v in known]
+        return [known[i][1] for i in picked(texts, most)]
+
+    def learned(self, schema: Schema) -> BruteEngine:
+        return BruteEngine(schema, self._tables)
 
     def restricted(self, rules: Mapping[str, Rules]) -> BruteEngine:
         check_rules(self._schema, rules)
@@ -136,7 +174,7 @@ class BruteEngine:
         joins = [a for a in schema.compared_attributes if a in attributes]
         coded = [a for a in schema.queryable if a in attributes and a not in joins]
         copies: Counter[tuple[object, ...]] = Counter()
-        places = []
+        places: list[tuple[Any, ...]] = []
         for row in rows:
             values, codes = _value(row, joins), [_some(schema.attribute(a).code(row[a])) for a in coded]
             places.append(place(values, codes, copies[values, *codes]))
@@ -199,16 +237,28 @@ def _value(row: Mapping[str, object], attributes: Sequence[str]) -> Value:
 def _kept_rows(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str, object]]:
     """The public rule: a row needs a code for every domain and a value for every join attribute."""
     table = schema.table(name)
-    domains = {a: schema.attribute(a) for a in table.attributes if not schema.attribute(a).key}
-    joins = [a for a in table.attributes if a in schema.compared_attributes]
+    domains, joins = _domains(schema, table), [a for a in table.attributes if a in schema.compared_attributes]
+    # A key that joins nothing plays no part.
+    kept = _within_bounds(schema, table, _kept(schema, name, rows))
+    return [{a: v for a, v in r.items() if a in joins or a in domains} for r in kept]
+
+
+def _domains(schema: Schema, table: Table) -> dict[str, Attribute]:
+    known = (schema.attribute(a) for a in table.attributes)
+    return {a.name: a for a in known if not a.key and a.learned is None}
+
+
+def _kept(schema: Schema, name: str, rows: Sequence[Row]) -> list[dict[str, object]]:
+    """The rows that have a code for every domain that is known, and a value for every join attribute."""
+    table = schema.table(name)
+    domains, joins = _domains(schema, table), [a for a in table.attributes if a in schema.compared_attributes]
     kept = []
     for row in rows:
         values = {a: schema.attribute(a).taken(row.get(table.column(a))) for a in table.attributes}
         coded = all(domain.code(values[a]) is not None for a, domain in domains.items())
         if coded and not any(_missing(values[a]) for a in joins):
             kept.append(values)
-    # A key that joins nothing plays no part.
-    return [{a: v for a, v in r.items() if a in joins or a in domains} for r in _within_bounds(schema, table, kept)]
+    return kept
 
 
 def _within_bounds(schema: Schema, table: Table, rows: list[dict[str, object]]) -> list[dict[str, object]]:
@@ -238,16 +288,27 @@ def _seen(schema: Schema, table: Table, row: Mapping[str, object]) -> str:
             fields.append(_text(int(value) if isinstance(value, bool) else value))
         elif a in bounded:
             fields.append(_text(value))
-        if not schema.attribute(a).key:
+        if not schema.attribute(a).key and schema.attribute(a).learned is None:
             fields.append(_text(schema.attribute(a).code(value)))
     return "".join("-" if f is None else f"{len(f.encode())}:{f}" for f in fields)
 
 
 def _text(value: object) -> str | None:
-    """A value as DuckDB casts it to text (whole numbers, text and booleans)."""
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value's text as all stores write it."""
+    if value is None or isinstance(value, bool):
+        return None if value is None else str(value).lower()
+    return "nan" if _missing(value) else text(value)
+
+
+def _listed(value: object) -> object:
+    """A value that a domain may list: text, a whole number of 64 bits, a boolean."""
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) and value == int(value) and abs(value) <= FLOAT_LIMIT else None
+    return value if isinstance(value, str | bool) or (isinstance(value, int) and -(2**63) <= value < 2**63) else None
+
+
+def _finite(value: object) -> float | None:
+    return float(value) + 0.0 if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _missing(value: object) -> bool:

@@ -1,72 +1,69 @@
 """Keep at most so many rows of each value: which ones go by an order that every row brings along.
 
-A row's place in the order is a hash of what the engine sees of it: the values of its join attributes, its codes, and
-which copy of equal rows it is. So a row more shifts the ranks behind it by one and changes no other order, whatever
-numbers the values have. Ties of the hash go by the row itself. The hash only has to scatter: no guarantee rests on it.
+A row's place in the order is the md5 of what the engine sees of it: the texts of its join values, its codes, and which
+copy of equal rows it is. Every store can compute it, and gets the same. So a row more shifts the ranks behind it by
+one and changes no other order, whatever numbers the values have. Ties of the hash go by the row itself. The hash only
+has to scatter: no guarantee rests on it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from hashlib import blake2b
+from datetime import date, datetime, timedelta
+from hashlib import md5
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpjoin.engine.dialect import DUCKDB
+from dpjoin.engine.encode import LARGE, field
 from dpjoin.spec.workload import IntArray
 
 Words = NDArray[np.uint64]
-_FIRST = 0x9E3779B97F4A7C15
-_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_WORD = 2**64 - 1
+_EPOCH = datetime(1970, 1, 1)
 
 
-def mixed(word: int) -> int:
-    """A number of 64 bits, scattered; one to one.
+def text(value: object) -> str:
+    """The text of a join value, as the dialects write it: of a number its whole part and 53 bits, of times the ticks.
 
-    >>> mixed(0), mixed(1) != mixed(2)
-    (0, True)
+    >>> text(7), text(7.0), text(-0.5), text("7"), text(date(1970, 1, 3))
+    ('7', '7', '-1:4503599627370496', '7', '2')
     """
-    for shift, factor in _STEPS:
-        word = ((word ^ (word >> shift)) * factor) & _WORD
-    return word ^ (word >> 31)
+    if isinstance(value, float):
+        if not abs(value) < LARGE:
+            return "-" if value < 0 else "+"
+        whole = math.floor(value)
+        bits = math.floor((value - whole) * 2.0**53)
+        return f"{whole}:{bits}" if bits else str(whole)
+    if isinstance(value, datetime):
+        return str((value - _EPOCH) // timedelta(microseconds=1))
+    return str((value - _EPOCH.date()).days if isinstance(value, date) else value)
 
 
-def seed(value: object) -> int:
-    """The number that stands for a value of a join attribute."""
-    if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return mixed(value & _WORD)
-    return int.from_bytes(blake2b(repr(value).encode(errors="replace"), digest_size=8).digest(), "little")
-
-
-def place(values: Sequence[object], codes: Sequence[int], copy: int) -> int:
+def place(values: Sequence[object], codes: Sequence[int], copy: int) -> tuple[object, ...]:
     """Where a row stands among the others: the definition, for one row."""
-    word = _FIRST
-    for part in (*map(seed, values), *codes, copy):
-        word = mixed(word ^ part)
-    return word
+    texts = [*map(text, values), *map(str, codes), str(copy)]
+    seen = "".join(f"{len(t.encode())}:{t}" for t in texts)
+    return (md5(seen.encode()).hexdigest(), *values, *codes, copy)
 
 
-def _mixed(words: Words) -> Words:
-    for shift, factor in _STEPS:
-        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
-    return words ^ (words >> np.uint64(31))
+def places(values: Sequence[Any], codes: Sequence[NDArray[Any]], copies: IntArray) -> tuple[Words, Words]:
+    """The hash of `place` of many rows, in two words. Values are columns of texts, or of whole numbers."""
+    from dpjoin.engine.sources import connected
 
-
-def seeds(values: Sequence[object] | IntArray) -> Words:
-    """`seed` of many values."""
-    if isinstance(values, np.ndarray):
-        return _mixed(values.view(np.uint64))
-    return np.fromiter(map(seed, values), dtype=np.uint64, count=len(values))
-
-
-def places(seeds: Sequence[Words], codes: Sequence[NDArray[Any]], copies: IntArray) -> Words:
-    """`place` of many rows."""
-    words = np.full(len(copies), _FIRST, dtype=np.uint64)
-    for part in (*seeds, *codes, copies):
-        words = _mixed(words ^ part.astype(np.uint64))
-    return words
+    columns = {f"p{i}": column for i, column in enumerate([*values, *map(pa.array, codes), pa.array(copies)])}
+    kinds = ["VARCHAR" if pa.types.is_large_string(column.type) else "BIGINT" for column in columns.values()]
+    texts = [name if kind == "VARCHAR" else DUCKDB.text(name, kind) for name, kind in zip(columns, kinds, strict=True)]
+    hashes = f"md5({' || '.join(field(DUCKDB, t) for t in texts)})"
+    words = ", ".join(f"CAST('0x' || substr(hash, {first}, 16) AS UBIGINT)" for first in (1, 17))
+    with connected() as connection:
+        connection.register("rows to place", pa.table(columns))
+        found = connection.execute(f'SELECT {words} FROM (SELECT {hashes} AS hash FROM "rows to place")').fetchnumpy()
+    high, low = found.values()
+    return np.asarray(high), np.asarray(low)
 
 
 def ranks(group: IntArray, order_by: Sequence[NDArray[Any]]) -> IntArray:

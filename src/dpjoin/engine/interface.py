@@ -70,6 +70,14 @@ class ExactDegrees:
 
 
 @dataclass(frozen=True, eq=False)
+class ExactNumbers:
+    """The finite numbers that occur in a column, and how often each does. In no particular order."""
+
+    exact_values: NDArray[np.float64]
+    exact_counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class RowWeights:
     """Rows of a value count less, the more of them there are: public whole numbers instead of a limit.
 
@@ -172,6 +180,30 @@ class Engine(Protocol):
         its rows are counted. With it, counted are the values of `distinct` (which includes `by`) that occur in the
         natural join of those rows, and every table named has all attributes of `distinct`.
         """
+        ...
+
+    def kind_of(self, attribute: str) -> str:
+        """What the column of an attribute holds, by its type alone: text, untyped, integer, float or boolean.
+
+        A part of dates is an integer. Of an attribute that one table has and that has no domain yet, as the next two.
+        """
+        ...
+
+    def exact_values(self, attribute: str, most: int) -> ExactDegrees:
+        """How many rows of its table have each value of an attribute: text, whole numbers or booleans; no others.
+
+        Of the rows that the public rule keeps, before bounds and joins. Where persons are protected, how many owners of
+        the table's rows have it, each at `most` values at most: those of the least hash of owner and value. A row's
+        owner is its own, or that of the row that its foreign key points to; rows without one take no part.
+        """
+        ...
+
+    def exact_numbers(self, attribute: str) -> ExactNumbers:
+        """The same of finite numbers, as floats, each owner at one of its values."""
+        ...
+
+    def learned(self, schema: Schema) -> Engine:
+        """The same tables with this schema, which has a domain for each attribute."""
         ...
 
     def restricted(self, rules: Mapping[str, Rules]) -> Engine:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpjoin.engine import caps, sumproduct
+from dpjoin.engine.buckets import Bucketed
 from dpjoin.engine.encode import as_double
 from dpjoin.engine.integers import FLOAT_LIMIT, INT_LIMIT, Exact, count_by, times
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
@@ -42,6 +43,8 @@ class Values:
     exact_low: int
     exact_listed: Any | None
     """Arrow values by number, dates as numbers; None for the run from `exact_low` on."""
+    buckets: Bucketed | None = None
+    """Of which buckets the whole numbers are; then `exact_low` and `exact_listed` are without the gaps in between."""
 
     def at(self, numbers: NDArray[Any]) -> list[object]:
         """The values that have these numbers."""
@@ -49,6 +52,7 @@ class Values:
             stored = [self.exact_low + n for n in numbers.tolist()]
         else:
             stored = self.exact_listed.take(pa.array(numbers)).to_pylist()
+        stored = stored if self.buckets is None else list(map(self.buckets.opened, stored))
         is_date, is_time = pa.types.is_date32(self.kind), pa.types.is_timestamp(self.kind)
         return list(map(_date if is_date else _time if is_time else int if self.digits else plain, stored))
 
@@ -57,14 +61,32 @@ class Values:
         # By the type alone: which values there are must not decide in which order rows are put.
         if not pa.types.is_integer(self.kind) or pa.types.is_uint64(self.kind):
             return None
-        if self.exact_listed is None:
-            return np.asarray(numbers, dtype=np.int64) + self.exact_low
-        stored = self.exact_listed.take(pa.array(numbers)).to_numpy(zero_copy_only=False)
-        return np.asarray(stored, dtype=np.int64)
+        return self._exact_stored(numbers).astype(np.int64, copy=False)
 
-    def numbers(self, values: Sequence[object]) -> IntArray:
+    def _exact_stored(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        if self.exact_listed is None:
+            stored = np.asarray(numbers, dtype=np.int64) + self.exact_low
+        else:
+            stored = array_of(self.exact_listed.take(pa.array(numbers)))
+        return stored if self.buckets is None else np.asarray(self.buckets.opened(stored))
+
+    def column(self, numbers: NDArray[Any]) -> Any:
+        """The Arrow column that has these numbers."""
+        if self.exact_listed is not None and not _is_numeric(self.kind):
+            return self.exact_listed.take(pa.array(numbers)).cast(self.kind)
+        stored = pa.array(self._exact_stored(numbers))
+        return (stored.cast(pa.int32()) if pa.types.is_date32(self.kind) else stored).cast(self.kind)
+
+    def numbers(self, values: Sequence[object] | IntArray) -> IntArray:
         """The numbers of some values, -1 for those that do not occur."""
-        stored = self._stored(values)
+        if isinstance(values, np.ndarray):
+            if pa.types.is_integer(self.kind) and self.kind != pa.uint64():
+                return self._numbers_of_whole(values)
+            return self.numbers(values.tolist())
+        stored = self.stored(values)
+        if self.buckets is not None:
+            own = self.buckets
+            stored = [own.closed(v) if isinstance(v, int) and own.holds(v) else None for v in stored]
         if self.exact_listed is None:
             distances = [v - self.exact_low if isinstance(v, int) else -1 for v in stored]
             return np.array([d if 0 <= d < self.size else -1 for d in distances], dtype=np.int64)
@@ -77,7 +99,27 @@ class Values:
         number = dict(zip(map(wanted.__getitem__, at.drop_null().to_pylist()), hits, strict=True))
         return np.array([number.get(v, -1) for v in stored], dtype=np.int64)
 
-    def _stored(self, values: Sequence[object]) -> list[Any]:
+    def _numbers_of_whole(self, values: IntArray) -> IntArray:
+        stored, fits = values, np.ones(len(values), dtype=bool)
+        if self.buckets is not None:
+            stored, fits = self.buckets.closed(values), self.buckets.holds(values)
+        numbers = np.full(len(values), -1, dtype=np.int64)
+        if self.exact_listed is None:
+            fits &= (stored >= self.exact_low) & (stored <= self.exact_low + self.size - 1)
+            numbers[fits] = stored[fits] - self.exact_low
+        else:
+            listed, order = np.asarray(array_of(self.exact_listed), dtype=np.int64), np.argsort(stored[fits])
+            wanted = stored[fits][order]
+            first = np.searchsorted(wanted, listed)
+            found = np.flatnonzero(np.append(wanted, 0)[first] == listed)
+            found = found[first[found] < len(wanted)]
+            by_wanted = np.full(len(wanted), -1, dtype=np.int64)
+            by_wanted[first[found]] = found
+            by_wanted = by_wanted[np.searchsorted(wanted, wanted)]  # equal values have the number of the first
+            numbers[np.flatnonzero(fits)[order]] = by_wanted
+        return numbers
+
+    def stored(self, values: Sequence[object]) -> list[Any]:
         """Values as the columns have them; None for those that they cannot have."""
         if pa.types.is_date32(self.kind):
             return [_days(v) for v in values]
@@ -101,6 +143,16 @@ def plain(value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return int(value)
     return value
+
+
+def by_column(values: Collection[Value], width: int) -> list[list[object] | IntArray]:
+    """Values of some attributes, attribute by attribute; whole numbers as an array, which is quicker to look up."""
+    found: list[list[object] | IntArray] = []
+    for i in range(width):
+        column = [plain(value[i]) for value in values]
+        narrow = all(type(v) is int and -(2**63) <= v < 2**63 for v in column)
+        found.append(np.array(column, dtype=np.int64) if narrow else column)
+    return found
 
 
 def _date(days: int) -> object:
@@ -174,18 +226,20 @@ class Keys:
         return [keys if before is None else before[keys], *reversed(columns)]
 
 
-def number_keys(columns: Sequence[Sequence[Any]], digits: Sequence[bool]) -> tuple[list[IntArray], Keys]:
+def number_keys(
+    columns: Sequence[Sequence[Any]], digits: Sequence[bool], buckets: Bucketed | None = None
+) -> tuple[list[IntArray], Keys]:
     """Number the keys of all tables alike: equal values get equal numbers from 0 to the size - 1.
 
     `columns` has for each table its key columns as Arrow arrays, one at least, and `digits` says which of them hold
-    whole numbers if they are text.
+    whole numbers if they are text. `buckets` are those that the whole numbers of the only key column are of.
     """
     numbers: list[IntArray] = []
     values: list[Values] = []
     closed: list[IntArray | None] = []
     size = 1
     for column, has_digits in zip(zip(*columns, strict=True), digits, strict=True):
-        found, by_number = _number(column, digits=has_digits)
+        found, by_number = _number(column, digits=has_digits, buckets=buckets)
         if values and size * by_number.size >= INT_LIMIT:
             numbers, closed[-1], size = _close(numbers)
         pairs = zip(numbers, found, strict=True)
@@ -198,15 +252,26 @@ def number_keys(columns: Sequence[Sequence[Any]], digits: Sequence[bool]) -> tup
     return numbers, Keys(size, tuple(values), tuple(closed))
 
 
-def _number(arrays: Sequence[Any], *, digits: bool) -> tuple[list[IntArray], Values]:
+def whole_type(kind: Any) -> Any | None:
+    """As which whole numbers a column is compared, if it is."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    return None if not pa.types.is_integer(kind) else kind if kind == pa.uint64() else pa.int64()
+
+
+def _number(arrays: Sequence[Any], *, digits: bool, buckets: Bucketed | None = None) -> tuple[list[IntArray], Values]:
     """Numbers for the values of one key column of each table: the distance from the lowest, or by a list."""
     kind = arrays[0].type
     if not _is_numeric(kind):
         return _listed([a.cast(pa.large_string()) for a in arrays], kind, digits=digits)
-    if pa.types.is_temporal(kind):
-        arrays = [a.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()) for a in arrays]
-    values = [array_of(a) for a in arrays]
-    if pa.types.is_floating(kind):
+    stored, floating = whole_type(kind), pa.types.is_floating(kind)
+    values = [array_of(a if stored is None else a.cast(stored)) for a in arrays]
+    buckets = None if floating else buckets
+    if buckets is not None:
+        values = list(map(buckets.closed, values))
+    if floating:
         values = [v + 0.0 for v in values]  # -0.0 equals 0.0
         if not all(np.all(np.isfinite(v) & (v == np.rint(v)) & (np.abs(v) < FLOAT_LIMIT)) for v in values):
             return _listed(values, kind)
@@ -214,9 +279,9 @@ def _number(arrays: Sequence[Any], *, digits: bool) -> tuple[list[IntArray], Val
     low = min((int(v.min()) for v in values if len(v)), default=0)
     size = max((int(v.max()) for v in values if len(v)), default=0) - low + 1
     if size > compact(sum(map(len, values))):
-        return _listed(values, kind)
+        return _listed(values, kind, buckets=buckets)
     numbers = [(v - v.dtype.type(low) if low else v).astype(np.int64, copy=False) for v in values]
-    return numbers, Values(kind, False, size, low, None)
+    return numbers, Values(kind, False, size, low, None, buckets)
 
 
 def _is_numeric(kind: Any) -> bool:
@@ -224,9 +289,11 @@ def _is_numeric(kind: Any) -> bool:
     return any(is_kind(kind) for is_kind in known)
 
 
-def _listed(arrays: Sequence[Any], kind: Any, *, digits: bool = False) -> tuple[list[IntArray], Values]:
+def _listed(
+    arrays: Sequence[Any], kind: Any, *, digits: bool = False, buckets: Bucketed | None = None
+) -> tuple[list[IntArray], Values]:
     numbers, distinct = _encode(arrays)
-    return numbers, Values(kind, digits, max(1, len(distinct)), 0, distinct)
+    return numbers, Values(kind, digits, max(1, len(distinct)), 0, distinct, buckets)
 
 
 def _close(numbers: Sequence[IntArray]) -> tuple[list[IntArray], IntArray, int]:
@@ -246,6 +313,10 @@ def _encode(arrays: Sequence[Any]) -> tuple[list[IntArray], Any]:
 
 def id_variables(attributes: Iterable[str]) -> list[Variable]:
     return [(ID, a) for a in attributes]
+
+
+_listed_by: WeakKeyDictionary[Labels, list[list[object] | IntArray]] = WeakKeyDictionary()
+"""The values that labels list, by attribute: public, and the same for every partition."""
 
 
 class JoinValues:
@@ -274,6 +345,11 @@ class JoinValues:
             ids += [column] if keys is None else keys.ids(column)
         return replace(counts, variables=tuple(variables), sizes=tuple(sizes), exact_ids=tuple(ids))
 
+    def columns(self, counts: Counts, attributes: Scope) -> list[Any]:
+        """The values of some join attributes in the rows, as Arrow columns."""
+        numbers = self.by_attribute(counts).ids(id_variables(attributes))
+        return [self._exact_values[a].column(n) for a, n in zip(attributes, numbers, strict=True)]
+
     def satisfying(self, counts: Counts, rules: Rules) -> Counts:
         """The rows that satisfy the rules."""
         if not rules:
@@ -289,13 +365,18 @@ class JoinValues:
         found = self._exact_labels.get(labels)
         if found is None:
             buckets = np.fromiter(labels.buckets.values(), dtype=np.int64, count=len(labels.buckets))
-            found = self._exact_labels[labels] = self._exact_occurring(labels.attributes, labels.buckets, buckets)
+            columns = _listed_by.get(labels)
+            if columns is None:
+                columns = _listed_by[labels] = by_column(labels.buckets, len(labels.attributes))
+            found = self._exact_labels[labels] = self._exact_occurring(labels.attributes, columns, buckets)
         return found
 
-    def _exact_occurring(self, attributes: Scope, listed: Collection[Value], weights: IntArray) -> Counts:
+    def _exact_occurring(
+        self, attributes: Scope, listed: Sequence[Sequence[object] | IntArray], weights: IntArray
+    ) -> Counts:
         """The listed values that occur, by their numbers, each with its weight."""
         values = [self._exact_values[a] for a in attributes]
-        columns = tuple(v.numbers([value[i] for value in listed]) for i, v in enumerate(values))
+        columns = tuple(v.numbers(column) for v, column in zip(values, listed, strict=True))
         sizes = tuple(v.size for v in values)
         every = Counts(tuple(id_variables(attributes)), sizes, columns, weights, len(weights))
         return _with_codes(every)
@@ -335,12 +416,11 @@ class JoinValues:
         rows = np.repeat(np.arange(some.rows), many)
         copies = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
         parts = self.by_attribute(some)
-        seeds, ranks = self._exact_seeds(parts, joins)
+        texts, ranks = self._exact_texts(parts, joins, rows)
         # The code of a join attribute says nothing that its value does not.
         codes = [c[rows] for c in parts.ids(v for v in parts.variables if v[0] == CODE and v[1] not in joins)]
-        words = caps.places([c[rows] for c in seeds], codes, copies)
-        # Equal words are put in order by the rows themselves.
-        order_by = [words, *(c[rows] for c in ranks), *codes, copies]
+        # Equal hashes are put in order by the rows themselves.
+        order_by = [*caps.places(texts, codes, copies), *(c[rows] for c in ranks), *codes, copies]
         stays = np.ones(len(rows), dtype=bool)
         for bound in bounds:
             (group,), _ = sumproduct.numbered([parts], id_variables(bound.attributes))
@@ -349,19 +429,35 @@ class JoinValues:
         whole = sumproduct.some_rows(counts, np.flatnonzero(~beyond))
         return sumproduct.concatenated([whole, sumproduct.counted(some, kept.astype(np.int64))])
 
-    def _exact_seeds(self, parts: Counts, joins: Scope) -> tuple[list[caps.Words], list[NDArray[Any]]]:
-        """For each join attribute, the seed of each row's value, and its rank in an order that knows no other rows."""
-        seeds, ranks = [], []
+    def _exact_texts(self, parts: Counts, joins: Scope, rows: IntArray) -> tuple[list[Any], list[NDArray[Any]]]:
+        """For each join attribute, the text or number of each row's value, and its rank in an order of its own.
+
+        The texts are of `rows`, the ranks of the rows that those are copies of.
+        """
+        texts, ranks = [], []
         for a, column in zip(joins, parts.ids(id_variables(joins)), strict=True):
             distinct, at = np.unique(column, return_inverse=True)
-            whole = self._exact_values[a].whole(distinct)
-            listed = self._exact_values[a].at(distinct) if whole is None else whole
-            seeds.append(caps.seeds(listed)[at])
-            ranks.append((np.unique([repr(v) for v in listed], return_inverse=True)[1] if whole is None else whole)[at])
-        return seeds, ranks
+            values = self._exact_values[a]
+            whole = values.whole(distinct)
+            if whole is not None:
+                texts.append(pa.array(whole[at][rows]))
+                ranks.append(whole[at])
+                continue
+            floats = pa.types.is_floating(values.kind)
+            listed = [float(v) if floats and isinstance(v, int) else v for v in values.at(distinct)]
+            written = list(map(caps.text, listed))
+            texts.append(pa.array(written, pa.large_string()).take(pa.array(at[rows])))
+            # By the type alone: numbers go by size and texts by their bytes.
+            by = listed if floats else [t.encode() for t in written]
+            ranks.append(np.unique(np.array(by, dtype=None if floats else object), return_inverse=True)[1][at])
+        return texts, ranks
 
-    def alone(self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
+    def alone(
+        self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Sequence[object] | IntArray], keep: Scope
+    ) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.
+
+        `values` are listed by attribute.
 
         A row's codes come from its own values, not from the table that owns the attribute: what another table holds
         must not show.
@@ -371,12 +467,13 @@ class JoinValues:
         counts = self.by_attribute(counts)
         if by:
             # Positions from 1 on, since the weight of a row that is not listed is 0.
-            listed = self._exact_occurring(by, values, np.arange(1, len(values) + 1))
+            many = len(values[0])
+            listed = self._exact_occurring(by, values, np.arange(1, many + 1))
             position = sumproduct.row_weights(counts, listed)
             at = np.flatnonzero(position)
             counts = sumproduct.some_rows(counts, at)
             columns[LISTED] = position[at] - 1
-            sizes = [max(1, len(values)), *sizes]
+            sizes = [max(1, many), *sizes]
         for a in keep:
             if (CODE, a) in counts.variables:
                 columns[a] = counts.ids([(CODE, a)])[0]

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 from dpjoin.engine import checks
 from dpjoin.engine.answers import group_answers
-from dpjoin.engine.interface import Clip, ExactDegrees, RowWeights, Rules, Scope, Value
-from dpjoin.engine.join_keys import JoinValues
+from dpjoin.engine.cluster_tables import ClusterTables
+from dpjoin.engine.column_values import Columns
+from dpjoin.engine.interface import Clip, ExactDegrees, ExactNumbers, RowWeights, Rules, Scope, Value
+from dpjoin.engine.join_keys import JoinValues, by_column
+from dpjoin.engine.partitions import Partitions
 from dpjoin.engine.sumproduct import merged_alike
 from dpjoin.engine.tables import TableCounts, Tables
 from dpjoin.errors import SpecError, suggest
@@ -25,16 +28,23 @@ MARGINAL_CELLS = 2**24
 class LocalEngine:
     """Exact aggregates of the natural join of some tables.
 
-    `touched` are the attributes that queries may look at. `read` gives the tables; nothing else knows where the rows
-    come from.
+    `touched` are the attributes that queries may look at. `read` gives the tables, coded by a schema; nothing else
+    knows where the rows come from.
     """
 
-    def __init__(self, schema: Schema, touched: Scope, read: Callable[[], Tables]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        touched: Scope,
+        read: Callable[[Schema], Tables | Partitions | ClusterTables],
+        columns: Columns | None = None,
+    ) -> None:
         self._schema, self._touched, self._read = schema, touched, read
+        self._columns = columns
 
     @cached_property
-    def _exact_tables(self) -> Tables:
-        return self._read()
+    def _exact_tables(self) -> Tables | Partitions | ClusterTables:
+        return self._read(self._schema)
 
     @property
     def schema(self) -> Schema:
@@ -81,6 +91,23 @@ class LocalEngine:
         checks.check_degrees(self._schema, rules, by, distinct)
         return self._exact_tables.exact_degrees(rules, by, distinct)
 
+    def kind_of(self, attribute: str) -> str:
+        return self._unread.kind_of(attribute)
+
+    def exact_values(self, attribute: str, most: int) -> ExactDegrees:
+        return self._unread.exact_values(attribute, most)
+
+    def exact_numbers(self, attribute: str) -> ExactNumbers:
+        return self._unread.exact_numbers(attribute)
+
+    def learned(self, schema: Schema) -> LocalEngine:
+        return LocalEngine(schema, self._touched, self._read)
+
+    @property
+    def _unread(self) -> Columns:
+        assert self._columns is not None, "domains are learned before anything else"
+        return self._columns
+
     def restricted(self, rules: Mapping[str, Rules]) -> LocalEngine:
         checks.check_rules(self._schema, rules)
         return self._on(self._schema, self._exact_tables.restricted(rules))
@@ -101,8 +128,8 @@ class LocalEngine:
     def clipped(self, clip: Clip) -> LocalEngine:
         return self._on(self._schema, self._exact_tables.clipped(checks.owner_table(self._schema, clip.owner), clip))
 
-    def _on(self, schema: Schema, exact_tables: Tables) -> LocalEngine:
-        return LocalEngine(schema, self._touched, lambda: exact_tables)
+    def _on(self, schema: Schema, exact_tables: Tables | Partitions | ClusterTables) -> LocalEngine:
+        return LocalEngine(schema, self._touched, lambda _: exact_tables)
 
     def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> LocalEngine:
         schema = checks.alone_schema(self._schema, table, by, values, keep)
@@ -113,6 +140,6 @@ class LocalEngine:
                     f"table {table!r} alone keeps {a!r}, which the engine did not read; {suggest(a, readable)}"
                 )
         # Nothing of this engine goes along, neither other tables nor other rows.
-        exact = merged_alike(self._exact_tables.exact_alone(table, by, values, keep))
+        exact = merged_alike(self._exact_tables.exact_alone(table, by, by_column(values, len(by)), keep))
         exact_tables = Tables(schema, {table: TableCounts(lambda: exact)}, JoinValues({}))
-        return LocalEngine(schema, schema.queryable, lambda: exact_tables)
+        return LocalEngine(schema, schema.queryable, lambda _: exact_tables)

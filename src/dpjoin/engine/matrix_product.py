@@ -1,7 +1,7 @@
 """Two tables as matrices of counts, keys x columns, and their product over the keys: the join without its rows.
 
 Every function takes the join size (or another bound on every partial sum) and picks the cheapest arithmetic that is
-exact for it: float64 below 2^53, int64 below 2^62, and digits of 16 bits beyond.
+exact for it: float64 below 2^53, int64 below 2^62, and some bits of the counts at a time beyond.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dpjoin.spec.workload import IntArray
 
 BLOCK_CELLS = 2**22
 """Cells of one dense block of keys: 32 MB."""
+LEAST_BITS = 8
+"""At least so many bits of the counts go into one dense product."""
 _DENSE_GAIN = 32
 """How many sparse multiplications one dense one costs; a heuristic, measured at 8 to 512 columns."""
 
@@ -70,13 +72,13 @@ def product(
 ) -> Exact:
     """Σ over keys of (left counts by column) x (right counts by column): every pair of blocks at once.
 
-    Keys with many combinations go through dense blocks and one matrix product each, the others through
-    a sparse product, when float64 is exact for the join size; otherwise all of them are sparse.
+    Keys with many combinations go through dense blocks and a matrix product each, the others through a sparse
+    product. All of them are sparse where one table counts too much for float64.
     """
     wide, tall = left.width, right.width
     if join_size == 0:
         return np.zeros((wide, tall), dtype=np.int64)
-    if join_size >= FLOAT_LIMIT:
+    if _total(left) >= FLOAT_LIMIT or _total(right) >= FLOAT_LIMIT >> LEAST_BITS:
         return _sparse(left, right, keys, join_size=join_size)
     pairs = np.multiply(
         *at_once(
@@ -91,30 +93,43 @@ def product(
         heavy, many, shared = np.ones(keys, dtype=bool), keys, keys
     elif (shared - many) * (wide + tall) <= 4 * work:
         heavy, many = pairs > 0, shared
-    result = np.zeros((wide, tall), dtype=np.float64)
+    result = fit(np.zeros((wide, tall), dtype=np.int64), join_size)
     if many:
-        result += _dense(left, right, heavy, many, block_cells)
+        result = result + _dense(left, right, heavy, many, block_cells, join_size=join_size)
     if many < shared:
         light = (pairs > 0) & ~heavy
-        result += _sparse(left.only(light), right.only(light), keys, join_size=join_size)
-    return result.astype(np.int64)
+        result = result + _sparse(left.only(light), right.only(light), keys, join_size=join_size)
+    return result
+
+
+def _total(counts: CountMatrix) -> int:
+    return len(counts.exact_key) if counts.exact_count is None else integers.total(counts.exact_count)
 
 
 def _dense(
-    left: CountMatrix, right: CountMatrix, heavy: NDArray[np.bool_], many: int, block_cells: int
-) -> NDArray[np.float64]:
-    """The product over the `many` keys that are heavy, some of them at a time."""
+    left: CountMatrix, right: CountMatrix, heavy: NDArray[np.bool_], many: int, block_cells: int, *, join_size: int
+) -> Exact:
+    """The product over the `many` keys that are heavy, some of them at a time.
+
+    Where the join is too large for float64, so many bits of the left counts at a time that no cell of a product is.
+    """
+    bits = 53 - _total(right).bit_length()
     height = max(1, block_cells // max(left.width, right.width))
     if many < len(heavy):
         position = np.cumsum(heavy) - 1
         left, right = left.only(heavy), right.only(heavy)
         left, right = left.with_keys(position[left.exact_key]), right.with_keys(position[right.exact_key])
-    result = np.zeros((left.width, right.width), dtype=np.float64)
+    result = fit(np.zeros((left.width, right.width), dtype=np.int64), join_size)
     lefts, rights = _by_height(left, many, height), _by_height(right, many, height)
     with integers.one_thread():
         for _ in range(-(-many // height)):
             a, b = at_once(lambda: next(lefts), lambda: next(rights))
-            result += a.T @ b
+            if join_size < FLOAT_LIMIT:
+                result += (a.T @ b).astype(np.int64)
+            else:
+                pieces = enumerate(integers.digits(a.astype(np.int64), bits))
+                terms = (((piece.astype(np.float64).T @ b).astype(np.int64), bits * i) for i, piece in pieces)
+                result = result + fit(shifted_sum(terms), join_size)
     return result
 
 

@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+import pyarrow as pa
+
 from dpjoin.engine import encode
+from dpjoin.engine.buckets import Bucketed
 from dpjoin.engine.checks import joins_of
+from dpjoin.engine.dialect import Dialect
 from dpjoin.engine.encode import Column
 from dpjoin.engine.interface import Scope
 from dpjoin.engine.join_keys import CODE, KEY, JoinValues, Keys, array_of, number_keys
+from dpjoin.engine.memory import Memory
+from dpjoin.engine.partitions import WORKERS, Partitions, partitioned_by
+from dpjoin.engine.runs import Runs, cuts
+from dpjoin.engine.shelf import Shelf
 from dpjoin.engine.sources import OpenedTable
 from dpjoin.engine.sumproduct import Counts, merged_alike
 from dpjoin.engine.tables import TableCounts, Tables, keys_of
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.workload import IntArray
 
-UNGROUPED_ROWS = 4_000_000
-"""Up to this many rows it is faster to fetch them as they are than to group them in the store first."""
+WHOLE_ROWS = 2**20
+"""Tables of at most so many rows are worked at as they are; others in partitions, as soon as one of them is larger."""
+BATCH_ROWS, SAMPLE_ROWS = 2**20, 2**16
+"""Rows that are fetched at a time, and looked at to see whether many are alike."""
+ALIKE = 4
+"""So many rows must be alike, on average, for the store to group them first."""
 
 
 class Store(Protocol):
-    """Where the rows are: everything that reads them goes through here, once, from one state of the data."""
+    """Where the rows are: everything that reads them goes through here.
+
+    All queries see one state of the data, or fail. Of files that are not databases each query sees one.
+    """
 
     @property
     def opened(self) -> Mapping[str, OpenedTable]:
-        """The tables' columns, with their types, and what to call them in SQL."""
+        """The tables' columns, with their types, how SQL calls them and which dialect it is."""
         ...
 
-    def exact_rows(self, table: str) -> int | None:
-        """How many rows a table has, if that costs next to nothing."""
+    def is_remote(self, table: str) -> bool:
+        """Whether the rows come from elsewhere, so that they had better be grouped there."""
+        ...
+
+    def exact_batches(self, table: str, sql: str, rows: int) -> Generator[Any, None, None]:
+        """The result of a query over one table, as Arrow batches of about so many rows; the last one is empty.
+
+        Fails in words that repeat nothing of the rows.
+        """
         ...
 
     def exact_query(self, table: str, sql: str) -> Any:
-        """The result of a query over one table, as an Arrow table. Fails in words that repeat nothing of the rows."""
+        """The same as one Arrow table."""
         ...
 
     def close(self) -> None:
@@ -43,25 +68,100 @@ class Store(Protocol):
         ...
 
 
-def read_tables(schema: Schema, touched: Scope, store: Store) -> Tables:
-    """Read every table once, as counts of its keys' numbers and its own attributes' codes; then close the store."""
-    scans = {t.name: Scan(schema, t, touched, store.opened) for t in schema.tables}
+def read_tables(schema: Schema, touched: Scope, store: Store, memory: Memory) -> Tables | Partitions:
+    """Read every table once, as counts of its keys' numbers and its own attributes' codes; then close the store.
 
-    def read(name: str) -> Any:
-        rows = store.exact_rows(name)
-        data = store.exact_query(name, scans[name].sql(grouped=rows is None or rows > UNGROUPED_ROWS))
-        # A code that is NULL marks a row that the public rule drops.
-        return data.drop_null() if any(c.null_count for c in data.columns) else data
+    Many rows are divided into partitions of the key, if all tables share an attribute. How many there are depends on
+    how many rows there are, and no answer depends on it.
+    """
+    scans = {t.name: Scan(schema, t, touched, store.opened) for t in schema.tables}
+    by, shelf = partitioned_by(schema), Shelf(memory.room)
+
+    def read(name: str) -> Runs:
+        joins = scans[name].joins
+        runs = Runs([f"k{joins.index(a)}" for a in by], shelf)
+        for batch in _batches(store, name, scans[name]):
+            # A code that is NULL marks a row that the public rule drops.
+            runs.add(batch.drop_null() if any(c.null_count for c in batch.columns) else batch)
+            if by and runs.exact_rows > WHOLE_ROWS and runs.exact_waiting >= BATCH_ROWS:
+                runs.sort()
+        return runs
 
     with ThreadPoolExecutor(2) as readers:
-        data = dict(zip(scans, readers.map(read, scans), strict=True))
+        runs = dict(zip(scans, readers.map(read, scans), strict=True))
     store.close()
+    if not by or all(r.exact_rows <= WHOLE_ROWS for r in runs.values()):
+        return tables_of(schema, scans, {name: r.whole() for name, r in runs.items()})
+    return in_partitions(schema, scans, runs, by, memory)
+
+
+def _batches(store: Store, name: str, scan: Scan) -> Iterable[Any]:
+    """A table's rows; where a look at some of them says that many are alike, grouped by the store."""
+    if store.is_remote(name):
+        return store.exact_batches(name, scan.sql(grouped=True), BATCH_ROWS)
+    batches = store.exact_batches(name, scan.sql(grouped=False), BATCH_ROWS)
+    first = next(batches)
+    some = pa.Table.from_batches([first.slice(0, SAMPLE_ROWS)])
+    distinct = some.group_by(some.column_names).aggregate([]).num_rows
+    if first.num_rows < BATCH_ROWS or distinct * ALIKE > some.num_rows:
+        return itertools.chain([first], batches)
+    batches.close()
+    return store.exact_batches(name, scan.sql(grouped=True), BATCH_ROWS)
+
+
+def in_partitions(
+    schema: Schema, scans: Mapping[str, Scan], runs: Mapping[str, Runs], by: Scope, memory: Memory
+) -> Partitions:
+    """Partitions of as many rows as fit into memory, each numbered by itself and kept on a shelf."""
+    for table in runs.values():
+        table.sort()
+    sizes = np.sum([table.exact_sizes for table in runs.values()], axis=0)
+    shelf = Shelf(memory.room)
+
+    def kept(bounds: tuple[int, int]) -> tuple[dict[str, tuple[Any, Any]], JoinValues]:
+        first, last = bounds
+        data = {name: table.part(first, last) for name, table in runs.items()}
+        counts, values = numbered(schema, scans, data, Bucketed(first, last - first + 1) if len(by) == 1 else None)
+        pairs = {name: (c, TableCounts.of(c).exact_by_key) for name, c in counts.items()}
+        return {n: (shelf.put_counts(c), shelf.put_counts(by_key)) for n, (c, by_key) in pairs.items()}, values
+
+    with ThreadPoolExecutor(WORKERS) as workers:
+        parts = list(workers.map(kept, cuts(sizes, memory.rows_at_once(WORKERS))))
+
+    def part(exact: Mapping[str, tuple[Any, Any]], values: JoinValues) -> Tables:
+        return Tables(schema, {name: TableCounts(*gets) for name, gets in exact.items()}, values)
+
+    def whole() -> Tables:
+        data = {
+            name: pa.concat_tables(_columns(scan, values, exact[name][0]()) for exact, values in parts)
+            for name, scan in scans.items()
+        }
+        return tables_of(schema, scans, data)
+
+    return Partitions(schema, [partial(part, *some) for some in parts], by, whole)
+
+
+def tables_of(schema: Schema, scans: Mapping[str, Scan], data: Mapping[str, Any]) -> Tables:
+    """The counts that the scans read, all of them at hand."""
+    counts, values = numbered(schema, scans, data)
+    return Tables(schema, {name: TableCounts.of(c) for name, c in counts.items()}, values)
+
+
+def numbered(
+    schema: Schema, scans: Mapping[str, Scan], data: Mapping[str, Any], buckets: Bucketed | None = None
+) -> tuple[dict[str, Counts], JoinValues]:
+    """The rows of all tables with a number for each key, alike in all of them.
+
+    `buckets` are those of the attribute that all tables share, if they have one only.
+    """
     numbers: dict[tuple[str, Scope], IntArray] = {}
     keys: dict[Scope, Keys] = {}
     for key in keys_of(schema):
         holders = schema.tables_with(key[0])
         columns = [[data[t].column(f"k{scans[t].joins.index(a)}") for a in key] for t in holders]
-        found, keys[key] = number_keys(columns, [scans[holders[0]].has_digits(a) for a in key])
+        digits = [scans[holders[0]].has_digits(a) for a in key]
+        shared = len(holders) == len(scans)
+        found, keys[key] = number_keys(columns, digits, buckets if shared and len(key) == 1 else None)
         numbers |= {(t, key): number for t, number in zip(holders, found, strict=True)}
     counts = {}
     for name, scan in scans.items():
@@ -74,8 +174,15 @@ def read_tables(schema: Schema, touched: Scope, store: Store) -> Tables:
             rows.num_rows,
             frozenset([name]),
         )
-        counts[name] = TableCounts.of(merged_alike(read_counts))
-    return Tables(schema, counts, JoinValues(keys))
+        counts[name] = merged_alike(read_counts)
+    return counts, JoinValues(keys)
+
+
+def _columns(scan: Scan, values: JoinValues, counts: Counts) -> Any:
+    """Counts as the rows that were read: the values of their join attributes, codes, and how many."""
+    found = {f"k{i}": column for i, column in enumerate(values.columns(counts, scan.joins))}
+    found |= {f"c{i}": pa.array(column) for i, column in enumerate(counts.ids((CODE, a) for a in scan.owned))}
+    return pa.table({**found, "n": pa.array(counts.exact_counts)})
 
 
 @dataclass(frozen=True)
@@ -86,6 +193,8 @@ class Scan:
     table: Table
     touched: Scope
     opened: Mapping[str, OpenedTable]
+    also: Scope = ()
+    """Attributes of which this table tells the codes, too, though another one owns them."""
 
     @property
     def joins(self) -> Scope:
@@ -93,7 +202,9 @@ class Scan:
 
     @property
     def owned(self) -> Scope:
-        return tuple(a for a in self.touched if self.schema.owner(a) == self.table.name)
+        """The attributes whose codes this table tells."""
+        touched = [a for a in self.touched if self.schema.owner(a) == self.table.name]
+        return self.schema.in_order((*touched, *self.also))
 
     def sql(self, *, grouped: bool) -> str:
         """The query; without `grouped` every row comes as it is, and there is no count."""
@@ -108,13 +219,13 @@ class Scan:
                 conditions += encode.kept(attribute, column)
         source = f"FROM {self._within_bounds()}{_where(conditions)}"
         small = {
-            f"c{i}": f"TRY_CAST({codes[a]} AS {_small(self.schema.attribute(a).size)})"
-            for i, a in enumerate(self.owned)
+            f"c{i}": self._dialect.small(codes[a], self.schema.attribute(a).size) for i, a in enumerate(self.owned)
         }
         counted = {"n": "count(*)"} if grouped else {}
-        outputs = {**joins, **small, **counted} or {"nothing": "CAST(0 AS UTINYINT)"}
+        outputs = {**joins, **small, **counted} or {"nothing": self._dialect.small("0", 1)}
         columns = ", ".join(f"{sql} AS {name}" for name, sql in outputs.items())
-        return f"SELECT {columns} {source}{' GROUP BY ALL' if grouped else ''}"
+        by = ", ".join(str(i + 1) for i in range(len(joins) + len(small))) if grouped else ""
+        return f"SELECT {columns} {source}{by and f' GROUP BY {by}'}"
 
     def _within_bounds(self) -> str:
         """The table's rows whose rank in each group of a declared degree bound is within the limit.
@@ -124,35 +235,45 @@ class Scan:
         that tie are alike to everything that follows, and how the table was read does not matter. Ranks are taken on
         the rows that the public rule keeps, before any join. Where the bounds hold, no row goes.
         """
-        opened = self.opened[self.table.name]
+        opened, dialect = self.opened[self.table.name], self._dialect
         if not self.table.bounds:
             return opened.view
         bounded = {a for bound in self.table.bounds for a in bound.attributes}
         coded = {attribute.name: (attribute, column) for attribute, column in self._coded()}
-        groups, seen, conditions = {}, [], []
+        groups, seen, ties, conditions = {}, [], [], []
         for name in self.table.attributes:
+            attribute, columns, column = self.schema.attribute(name), self._columns(name), self._column(name)
             if name in self.joins:
                 groups[name] = self._join_value(name)
                 conditions.append(f"{groups[name]} IS NOT NULL")
-                seen.append(encode.join_text(self.schema.attribute(name), self._columns(name), self._column(name)))
+                seen.append(encode.join_text(attribute, columns, column))
+                ties += [groups[name]] * encode.is_double(attribute, columns)
             elif name in bounded:
-                groups[name] = self._column(name).text
-                seen.append(groups[name])
+                groups[name] = column.group
+                seen.append(column.text)
+                ties += [groups[name]] * (column.type in encode.FLOATS)
             if name in coded:
-                seen.append(encode.code(*coded[name]))
+                seen.append(dialect.text(encode.code(*coded[name]), "INTEGER"))
                 conditions += encode.kept(*coded[name])
-        text = f"concat({', '.join(map(encode.field, seen))})"
-        place = "place"
-        while place in {c.name.lower() for c in opened.columns}:
-            place += " of the row"
-        place = encode.identifier(place)
+        text = " || ".join(encode.field(dialect, s) for s in seen)
+        order = [dialect.by_bytes(f"md5({text})"), dialect.by_bytes(text), *ties]
+        taken = {c.name.lower() for c in opened.columns}
+        place, *ranked = (
+            dialect.name(_unused(name, taken))
+            for name in ("place", *(f"rank {i}" for i in range(len(self.table.bounds))))
+        )
         ranks = []
-        for bound in self.table.bounds:
+        for bound, rank in zip(self.table.bounds, ranked, strict=True):
             group = ", ".join(groups[a] for a in bound.attributes)
-            ranks.append(f"row_number() OVER (PARTITION BY {group} ORDER BY {place}) <= {bound.limit}")
-        places = f"row_number() OVER (ORDER BY md5({text}), {text}) AS {place}"
-        within = f"SELECT *, {places} FROM {opened.view}{_where(conditions)}"
-        return f"(SELECT * FROM ({within}) QUALIFY {' AND '.join(ranks)})"
+            ranks.append(f"row_number() OVER (PARTITION BY {group} ORDER BY {place}) AS {rank}")
+        places = f"row_number() OVER (ORDER BY {', '.join(order)}) AS {place}"
+        placed = f"(SELECT *, {places} FROM {opened.view}{_where(conditions)}) AS placed"
+        within = " AND ".join(f"{rank} <= {b.limit}" for b, rank in zip(self.table.bounds, ranked, strict=True))
+        return f"(SELECT * FROM (SELECT *, {', '.join(ranks)} FROM {placed}) AS ranked WHERE {within}) AS within"
+
+    @property
+    def _dialect(self) -> Dialect:
+        return self.opened[self.table.name].dialect
 
     def has_digits(self, attribute: str) -> bool:
         """Whether the attribute's typed columns hold whole numbers."""
@@ -162,7 +283,20 @@ class Scan:
     def _coded(self) -> list[tuple[Attribute, Column]]:
         """The attributes with a domain, and what their codes are made of: of a join attribute, what is compared."""
         attributes = [self.schema.attribute(a) for a in self.table.attributes]
-        return [(a, encode.coded(a, self._columns(a.name), self._column(a.name))) for a in attributes if not a.key]
+        domains = [a for a in attributes if not a.key and a.learned is None]
+        return [(a, encode.coded(a, self._columns(a.name), self._column(a.name))) for a in domains]
+
+    @property
+    def kept_rows(self) -> list[str]:
+        """What holds where the public rule keeps a row: a value for each join attribute, a code for each domain."""
+        conditions = [f"{self._join_value(a)} IS NOT NULL" for a in self.joins]
+        for attribute, column in self._coded():
+            conditions += encode.kept(attribute, column)
+        return conditions or ["true"]
+
+    def join_value(self, attribute: str) -> str:
+        """A join attribute's value, in a type that its columns share."""
+        return self._join_value(attribute)
 
     def _join_value(self, attribute: str) -> str:
         columns = self._columns(attribute)
@@ -183,5 +317,8 @@ def _where(conditions: Sequence[str]) -> str:
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def _small(size: int) -> str:
-    return "UTINYINT" if size <= 2**8 else "USMALLINT" if size <= 2**16 else "UINTEGER"
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, or one like it that no column has."""
+    while name in taken:
+        name += " of the row"
+    return name

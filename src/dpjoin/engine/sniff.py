@@ -5,7 +5,7 @@ A draft is public, so these types are as well. A release reads each value by its
 
 from __future__ import annotations
 
-from dpjoin.engine.encode import identifier
+from dpjoin.engine.dialect import identifier
 from dpjoin.engine.sources import connected, open_source, unreadable
 
 SNIFFED_ROWS = 20_000
@@ -23,10 +23,10 @@ _LOOKS = {
 """By type, narrowest first, what every text of such a column looks like. A number with leading zeros is a code."""
 
 
-def column_types(source: object, table: str | None = None) -> list[tuple[str, str]]:
+def column_types(source: object, table: str | None = None, encoding: str | None = None) -> list[tuple[str, str]]:
     """Names and types of a source's columns; where the format has no types, those that its first rows look like."""
     with connected() as connection:
-        opened = open_source(connection, "table", source, table=table)
+        opened = open_source(connection, "table", source, table=table, encoding=encoding)
         untyped = [c.name for c in opened.columns if c.untyped]
         if not untyped:
             return [(c.name, c.type) for c in opened.columns]

@@ -12,6 +12,7 @@ import shutil
 import stat
 import tempfile
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 try:
@@ -25,10 +26,17 @@ _held: list[int] = []
 """Open locks: closing one would give the folder up."""
 
 
-def spill_folder() -> str:
-    """A new folder of this process, removed when it ends."""
+@cache
+def private_folder() -> str:
+    """The folder of this process, for all that does not fit into memory."""
+    remove_left_behind()
+    return spill_folder()
+
+
+def spill_folder(within: str | None = None) -> str:
+    """A new folder of this process, removed when it ends; `within` another than that of temporary files."""
     # Locked before it has the name that others look for: they cannot take it for one that was left behind.
-    made = Path(tempfile.mkdtemp(prefix="dpjoin-new-"))
+    made = Path(tempfile.mkdtemp(prefix="dpjoin-new-", dir=within))
     if fcntl is not None:
         lock = os.open(made / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         _held.append(lock)
@@ -40,11 +48,11 @@ def spill_folder() -> str:
     return str(folder)
 
 
-def remove_left_behind() -> None:
+def remove_left_behind(within: str | None = None) -> None:
     """Remove the folders of processes that were killed; those of living ones, and of other users, stay."""
     if fcntl is None:
         return
-    for folder in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+    for folder in Path(within or tempfile.gettempdir()).glob(PREFIX + "*"):
         try:
             about = folder.lstat()
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():

@@ -20,9 +20,10 @@ from dpjoin.engine import matrix_product, sumproduct
 from dpjoin.engine.answers import products_bound
 from dpjoin.engine.checks import joins_of
 from dpjoin.engine.integers import FLOAT_LIMIT, Exact, count_by, fit, times
-from dpjoin.engine.interface import Clip, ExactDegrees, RowWeights, Rules, Scope, Value
+from dpjoin.engine.interface import Clip, ExactDegrees, RowWeights, Rules, Scope
 from dpjoin.engine.join_keys import CODE, KEY, JoinValues
 from dpjoin.engine.matrix_product import CountMatrix
+from dpjoin.engine.scopes import exact_narrowed, placed, rectangles, split
 from dpjoin.engine.sumproduct import Counts, Memo, Variable
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Products
@@ -74,9 +75,17 @@ class Tables:
         self._memo = Memo()
 
     def restricted(self, rules: Mapping[str, Rules]) -> Tables:
-        """The rows that satisfy the rules. Nothing that was computed from the others goes along."""
-        some = {name: self._exact_values.satisfying(self._exact_rows(name), r) for name, r in rules.items() if r}
-        return self._with(self._schema, {name: TableCounts.of(counts) for name, counts in some.items()})
+        """The rows that satisfy the rules, which look at keys only."""
+
+        def satisfying(whole: TableCounts, some: Rules) -> TableCounts:
+            def of(counts: Counts) -> Counts:
+                return self._exact_values.satisfying(counts, some)
+
+            return TableCounts(lambda: of(whole.exact_rows), lambda: of(whole.exact_by_key))
+
+        return self._with(
+            self._schema, {n: satisfying(self._exact_counts[n], some) for n, some in rules.items() if some}
+        )
 
     def capped(self, schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Tables:
         """The rows within the caps, of each table by itself."""
@@ -108,10 +117,12 @@ class Tables:
     def clipped(self, name: str, clip: Clip) -> Tables:
         """Every row of a table as often as its owner's weight says, and so every join result of the owner."""
 
-        def weighed() -> Counts:
-            return self._exact_values.clipped(self._exact_rows(name), self._exact_owners(clip.owner), clip)
+        def weighed(counts: Counts) -> Counts:
+            return self._exact_values.clipped(counts, self._exact_owners(clip.owner), clip)
 
-        return self._with(self._schema, {name: TableCounts(weighed)})
+        whole = self._exact_counts[name]
+        clipped = TableCounts(lambda: weighed(whole.exact_rows), lambda: weighed(whole.exact_by_key))
+        return self._with(self._schema, {name: clipped})
 
     def exact_results(self, by: Scope) -> ExactDegrees:
         return self._exact_values.degrees([self._exact_owners(by)], by, ())
@@ -147,10 +158,12 @@ class Tables:
         return TableCounts(lambda: of_rows(whole.exact_rows), by_key if by_degree else None)
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
-        some = [self._exact_values.satisfying(self._exact_rows(name), r) for name, r in rules.items()]
+        some = [
+            self._exact_values.satisfying(c, rules[n]) for n, c in zip(rules, self._exact_factors(rules), strict=True)
+        ]
         return self._exact_values.degrees(some, by, distinct)
 
-    def exact_alone(self, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Counts:
+    def exact_alone(self, name: str, by: Scope, values: Sequence[Any], keep: Scope) -> Counts:
         return self._exact_values.alone(self._schema, self._exact_rows(name), by, values, keep)
 
     def _exact_rows(self, name: str) -> Counts:
@@ -182,44 +195,27 @@ class Tables:
         Of one table's attributes by weighing its rows, of two tables' many at a time.
         """
         wanted = list(scopes)
-        placed: dict[Scope, list[tuple[Scope, ...]]] = {}
+        by_tables: dict[Scope, list[tuple[Scope, ...]]] = {}
         for scope in wanted:
             if not any(set(scope) < set(s) for s in wanted):
-                parts = self._placed(scope)
-                placed.setdefault(tuple(parts), []).append(tuple(parts.values()))
+                parts = placed(self._schema, scope)
+                by_tables.setdefault(tuple(parts), []).append(tuple(parts.values()))
         computed = self._exact_within_one(
-            {tables[0]: [part for (part,) in found] for tables, found in placed.items() if len(tables) == 1}
+            {tables[0]: [part for (part,) in found] for tables, found in by_tables.items() if len(tables) == 1}
         )
-        for tables, found in placed.items():
+        for tables, found in by_tables.items():
             if not tables:
                 computed[()] = fit(np.array(self.exact_size, dtype=object), self.exact_size)
             elif len(tables) == 2:
-                for lefts, rights in _rectangles([(left, right) for left, right in found]):
+                for lefts, rights in rectangles([(left, right) for left, right in found]):
                     computed |= self._exact_across(tables, lefts, rights)
             elif len(tables) > 2:
                 for parts_of in found:
                     computed |= self._exact_stacked(tables, [[part] for part in parts_of])
         for scope in sorted(wanted, key=len, reverse=True):
             if scope not in computed:
-                computed[scope] = self._exact_narrowed(scope, computed)
+                computed[scope] = exact_narrowed(self._schema, scope, computed)
         return {s: computed[s] for s in wanted}
-
-    def _exact_narrowed(self, scope: Scope, computed: Mapping[Scope, Exact]) -> Exact:
-        """A marginal summed from the smallest wider one."""
-        wide = min((s for s in computed if set(scope) <= set(s)), key=self._schema.cells)
-        return np.asarray(computed[wide].sum(axis=tuple(i for i, a in enumerate(wide) if a not in scope)))
-
-    def _placed(self, scope: Scope) -> dict[str, Scope]:
-        """Which table looks at which attributes of the scope, as few tables as it takes."""
-        joins = self._schema.compared_attributes
-        at = {a: self._schema.owner(a) for a in scope if a not in joins}
-        for a in scope:
-            if a in joins:
-                holders = self._schema.tables_with(a)
-                at[a] = next((t for t in holders if t in at.values()), holders[0])
-        return {
-            t.name: tuple(a for a in scope if at[a] == t.name) for t in self._schema.tables if t.name in at.values()
-        }
 
     def _exact_cell(self, table: str, scope: Scope) -> NDArray[Any]:
         """The cell of the scope that each row of a table lies in."""
@@ -279,7 +275,7 @@ class Tables:
             cells = self._schema.cells(scope)
             exact = count_by(self._exact_cell(table, scope), weight, cells, bound=self.exact_size)
             computed[scope] = exact.reshape(self._schema.shape(scope))
-        return {s: computed[s] if s in computed else self._exact_narrowed(s, computed) for s in scopes}
+        return {s: computed[s] if s in computed else exact_narrowed(self._schema, s, computed) for s in scopes}
 
     def _exact_across(self, tables: Sequence[str], lefts: list[Scope], rights: list[Scope]) -> dict[Scope, Exact]:
         """Every pair of a left and a right scope, of two tables."""
@@ -287,7 +283,7 @@ class Tables:
         if matrices is not None:
             left, right, keys = matrices
             exact = matrix_product.product(left, right, keys, join_size=self.exact_size)
-            return self._split(exact, [lefts, rights])
+            return split(self._schema, exact, [lefts, rights])
         found: dict[Scope, Exact] = {}
         for some, others in itertools.product(self._pieces(tables[0], lefts), self._pieces(tables[1], rights)):
             found |= self._exact_stacked(tables, [some, others])
@@ -356,18 +352,7 @@ class Tables:
         whole, *rest = sumproduct.eliminate(factors, kept, memo=self._memo)
         for factor in rest:
             whole = sumproduct.multiply(whole, factor, kept)
-        return self._split(sumproduct.dense(whole, kept, bound=self.exact_size), parts)
-
-    def _split(self, exact: Exact, parts: Sequence[Sequence[Scope]]) -> dict[Scope, Exact]:
-        """The marginals that lie side by side along each axis."""
-        found = {}
-        starts = [np.cumsum([0, *map(self._schema.cells, scopes)]) for scopes in parts]
-        for at in itertools.product(*(range(len(scopes)) for scopes in parts)):
-            block = exact[tuple(slice(s[i], s[i + 1]) for s, i in zip(starts, at, strict=True))]
-            names = tuple(a for scopes, i in zip(parts, at, strict=True) for a in scopes[i])
-            scope = self._schema.in_order(names)
-            found[scope] = block.reshape(self._schema.shape(names)).transpose([names.index(a) for a in scope])
-        return found
+        return split(self._schema, sumproduct.dense(whole, kept, bound=self.exact_size), parts)
 
     def exact_products_over_keys(self, group: Products) -> Exact:
         """Product queries of two tables: each part is weighed in one that has its attributes, then key by key."""
@@ -382,14 +367,3 @@ class Tables:
         left, right, keys = matrices
         bound = products_bound(group, self.exact_size)
         return matrix_product.products_over_keys(left, parts[0][1], right, parts[1][1], keys, bound=bound)
-
-
-def _rectangles(pairs: Sequence[tuple[Scope, Scope]]) -> list[tuple[list[Scope], list[Scope]]]:
-    """Group the pairs (left, right) into full rectangles: left scopes that need the same right scopes."""
-    partners: dict[Scope, list[Scope]] = {}
-    for left, right in pairs:
-        partners.setdefault(left, []).append(right)
-    found: dict[tuple[Scope, ...], list[Scope]] = {}
-    for left, rights in partners.items():
-        found.setdefault(tuple(sorted(rights)), []).append(left)
-    return [(lefts, list(rights)) for rights, lefts in found.items()]

@@ -18,8 +18,8 @@ def one_sided(budget: Budget, rho: Fraction, delta: Fraction, *, moves: int) -> 
     return Concentrated(rho, composition.truncation_delta(rho, width, moves=moves)), width
 
 
-def half_width(composition: Composition, rho: Fraction, delta: Fraction, *, moves: int) -> int:
-    """The least half-width of truncated Gaussian noise that costs at most (rho, delta).
+def half_width(composition: Composition, rho: Fraction, delta: Fraction, *, moves: int, values: int = 1) -> int:
+    """The least half-width of truncated Gaussian noise that costs at most (rho, delta); for so many values that move.
 
     >>> from dpjoin.privacy.accounting import ZERO_CONCENTRATED
     >>> half_width(ZERO_CONCENTRATED, Fraction(1, 200), Fraction(1, 10**6), moves=1)
@@ -27,15 +27,15 @@ def half_width(composition: Composition, rho: Fraction, delta: Fraction, *, move
     """
     if not 0 < delta < 1:
         raise BudgetError(f"delta ({delta}) of one-sided noise must be between 0 and 1")
-    variance = composition.variance(moves**2, rho)
+    variance = composition.variance(values * moves**2, rho)
     square = ceil(variance)
     smallest = moves + 1 + isqrt(square - 1) + 1  # what the proof asks for: (s - moves - 1)² >= variance
     sigma = isqrt(floor(variance)) if variance > 1 << 60 else sqrt(variance)
-    quantile = -NormalDist().inv_cdf(min(0.5, max(float(delta), 1e-300)))
+    quantile = -NormalDist().inv_cdf(min(0.5, max(float(delta / values), 1e-300)))
     guess = moves + ceil(sigma * Fraction(quantile))
 
     def passes(width: int) -> bool:
-        return composition.truncation_delta(rho, width, moves=moves) <= delta
+        return composition.truncation_delta(rho, width, moves=moves, values=values) <= delta
 
     return _least(passes, smallest=smallest, guess=guess, stride=1 + isqrt(floor(variance)) // 64)
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpjoin import constants
+from dpjoin.measure.totals import NoisyTotal
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.parts import NoisyRanks
 
@@ -73,6 +74,14 @@ def looked_beyond(ranks: NoisyRanks) -> Beyond:
     for array in (found.seen, found.hidden, found.doubt):
         array.setflags(write=False)  # they are kept, since every candidate asks for them
     return found
+
+
+def rows_told(ranks: NoisyRanks) -> NoisyTotal:
+    """About how many rows there are, of all ranks together."""
+    found = looked_beyond(ranks)
+    seen = max(1, int(np.argmax(found.seen == 0)))
+    rows = float(found.seen[0] + found.hidden[0])
+    return NoisyTotal(rows, math.hypot(ranks.deviation * math.sqrt(seen), float(found.doubt[0])))
 
 
 def falling_fits(values: FloatArray, weights: FloatArray) -> list[FloatArray]:

@@ -30,7 +30,7 @@ from dpjoin.methods.method import (
     gaussian_only,
 )
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
-from dpjoin.methods.persons import check_results_known
+from dpjoin.methods.refusals import check_results_known
 from dpjoin.methods.remainder import Remainder, exchanged
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.threads import one_blas_thread

@@ -118,7 +118,7 @@ def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, pro
     look = closer_look(curator, workload, shares.look)
     progress("caps", 1, 1)
     rho = curator.rho_left
-    return release_capped(look, Remainder(rho, rho, rho), shares, progress)
+    return replace(release_capped(look, Remainder(rho, rho, rho), shares, progress), rows=look.rows)
 
 
 def forecast(look: Look, left: Remainder, shares: CappedShares) -> float | None:

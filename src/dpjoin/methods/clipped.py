@@ -15,7 +15,7 @@ from fractions import Fraction
 from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import measure_join
-from dpjoin.measure.owners import Owners, few_owners_told, owners_told
+from dpjoin.measure.owner_counts import Owners, few_owners_told, owners_told
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.ranks import EDGES
 from dpjoin.measure.shares import round_down
@@ -27,7 +27,7 @@ from dpjoin.methods.noise_forecast import fitted_noise, size_noise
 from dpjoin.methods.remainder import Remainder
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
-from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.owners import Clip
 from dpjoin.spec.persons import one_owner_per_result
 from dpjoin.spec.schema import ADD, Schema
@@ -91,6 +91,9 @@ def measure_few_owners(curator: Curator) -> Owners:
     return few_owners_told(curator.noisy_owners(owner_of_results(curator.schema), WIDE_EDGES, cost))
 
 
+NOTHING = NoisyTotal(0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Clipping:
     """Where to clip, how many join results that loses, and the error to expect, in join results."""
@@ -98,6 +101,10 @@ class Clipping:
     clip: Clip
     lost: NoisyTotal
     error: float
+    wide: Clip | None = None
+    """A larger limit, under which the size of the join is measured; None where that would be no better."""
+    beyond: NoisyTotal = NOTHING
+    """How many join results that one loses."""
 
 
 def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float = 1.0) -> Clipping:
@@ -107,22 +114,35 @@ def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float
     """
     schema = workload.schema
     owner = owner_of_results(schema)
-    counts = constants.LOST_ASKED if set(owner) & set(workload.attributes) else constants.LOST
-    hidden = max(0.0, size - owners.size)
+    counts = constants.LOST_ASKED if set(owner) & set(workload.attributes) else constants.LOST_CLIPPED
+    whole = max(size, owners.size)
+    hidden = whole - owners.size
 
     def at(limit: int) -> Clipping:
         clip = Clip(owner=owner, limit=limit, steep=not schema.unit)
         lost = owners.lost(clip)
         if hidden > 0:
             lost = NoisyTotal(lost.noisy + hidden, math.hypot(lost.deviation, hidden))
-        noise = fitted_noise(workload, bound=limit, size=max(size, owners.size), rho=rho) + size_noise(limit, rho)
+        # What is left is measured, and grows to the whole size with its noise.
+        left = max(whole - lost.noisy, constants.LEAST_KEPT * whole)
+        noise = fitted_noise(workload, bound=limit, size=left, rho=rho) * whole / left + size_noise(limit, rho)
         return Clipping(clip, lost, noise + counts * lost.noisy)
 
     # The size itself is measured with a small share, and a large limit makes it worst of all.
     count = rho * constants.COUNT_SHARE
     best = min(map(at, owners.limits), key=lambda found: found.error + size_noise(found.clip.limit, count))
     more = owners.hidden(best.clip.limit)
-    return replace(best, lost=NoisyTotal(best.lost.noisy + more, math.hypot(best.lost.deviation, more)))
+    best = replace(best, lost=NoisyTotal(best.lost.noisy + more, math.hypot(best.lost.deviation, more)))
+
+    def off(limit: int) -> tuple[float, Clip, NoisyTotal]:
+        """By how much the size is off under a limit; of what it loses little is known."""
+        clip = replace(best.clip, limit=limit)
+        lost = owners.lost(clip).noisy + owners.hidden(limit)
+        beyond = NoisyTotal(lost, max(1.0, lost))
+        return math.hypot(size_noise(limit, count / 2), lost), clip, beyond
+
+    _, wide, beyond = min(map(off, owners.limits), key=lambda found: found[0])
+    return best if wide.limit <= best.clip.limit else replace(best, wide=wide, beyond=beyond)
 
 
 def clipped_tight(curator: Curator, workload: Workload, shares: ClippedShares, progress: Progress) -> Outcome:
@@ -161,16 +181,28 @@ def release_clipping(
     curator: Curator, workload: Workload, best: Clipping, count: Concentrated, progress: Progress
 ) -> Outcome:
     """Measure the clipped join, and make up for what was lost of its size."""
-    clipped = curator.clipped(best.clip)
-    bound = clipped.public_bound()
-    assert bound is not None, "a clip bounds what is moved"
+    count = count if best.wide is None else Concentrated(round_down(count.rho / 2))
+    lost = best.lost
     with one_blas_thread():
-        total = measure_total(clipped, bound, count)
+        if best.wide is not None:
+            whole = _size_under(curator, best.wide, count)
+        clipped, bound, total = _size_under(curator, best.clip, count)
         model, strategy = measure_join(clipped, workload, bound, total, progress)
-    model = grown(model, best.lost)
+        if best.wide is not None:
+            found = whole[2].noisy + best.beyond.noisy - model.total
+            lost = NoisyTotal(max(0.0, found), math.hypot(whole[2].deviation, best.beyond.deviation))
+    model = grown(model, lost)
     owner, limit = " and ".join(best.clip.owner), best.clip.limit
     how = f"join results of each {owner} count at most as {limit:,}"
     return Outcome(model, limit, max(1, round(model.total)), f"{how}; {strategy}")
+
+
+def _size_under(curator: Curator, clip: Clip, cost: Concentrated) -> tuple[Curator, Bound, NoisyTotal]:
+    """The clipped join, how far an owner moves it, and its noisy size."""
+    clipped = curator.clipped(clip)
+    bound = clipped.public_bound()
+    assert bound is not None, "a clip bounds what is moved"
+    return clipped, bound, measure_total(clipped, bound, cost)
 
 
 def _surely(look: Look) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import domain_of
-from dpjoin.methods.persons import refuse_replacement
+from dpjoin.methods.refusals import refuse_replacement
 from dpjoin.model.terms import BoolArray, support_of
 from dpjoin.privacy.accounting import Approximate, Concentrated
 from dpjoin.privacy.curator import Curator

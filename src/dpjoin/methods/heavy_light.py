@@ -54,7 +54,7 @@ from dpjoin.methods.look import (
 )
 from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
 from dpjoin.methods.noise_forecast import MEAN_DEVIATION, clear_share, fitted_noise, fitted_variance, size_noise
-from dpjoin.methods.persons import refuse_replacement
+from dpjoin.methods.refusals import refuse_replacement
 from dpjoin.methods.remainder import Remainder, after_look_budget, remainders, rest_of
 from dpjoin.methods.table_models import (
     check_joinable,

@@ -19,7 +19,7 @@ from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.estimates import Left, likely_shares, likely_size
 from dpjoin.measure.join import varying_products
-from dpjoin.measure.owners import Owners
+from dpjoin.measure.owner_counts import Owners
 from dpjoin.measure.ranks import (
     EDGES,
     aligned_size,
@@ -28,6 +28,7 @@ from dpjoin.measure.ranks import (
     degree_sequence,
     looked_beyond,
     rows_beyond,
+    rows_told,
 )
 from dpjoin.measure.shares import results_of, round_down
 from dpjoin.measure.totals import NoisyTotal, measure_total
@@ -244,6 +245,12 @@ class Look:
     """The sizes under several caps; None after a first look."""
     owners: Owners | None = None
     """Values of what all tables share by their join results; None where these were not counted."""
+
+    @property
+    def rows(self) -> dict[str, NoisyTotal]:
+        """About how many rows each table has, by the ranks that tell it best."""
+        told = sorted(((place(r)[0], rows_told(r)) for r in self.ranks), key=lambda found: -found[1].deviation)
+        return dict(told)
 
     @property
     def visible(self) -> bool:

@@ -12,6 +12,7 @@ from dpjoin.errors import SpecError
 from dpjoin.measure.composition import without_choices
 from dpjoin.measure.join import varying_products
 from dpjoin.measure.progress import Progress
+from dpjoin.measure.totals import NoisyTotal
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import Approximate, Budget, Split
@@ -36,6 +37,8 @@ class Outcome:
     """Who is protected besides, at the same noise, in words."""
     predicted: Mapping[str, float] = field(default_factory=dict)
     """The error that `auto` expected of each method, in join results."""
+    rows: Mapping[str, NoisyTotal] = field(default_factory=dict)
+    """About how many rows tables have within their domains, where that was looked at."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from dpjoin.methods.correlated_degrees import (
 )
 from dpjoin.methods.look import Look, LookShares, closer_look, count_after_look, first_look, look_shares, place
 from dpjoin.methods.method import GAUSSIAN, LAPLACE, Method, Outcome, Stage
-from dpjoin.methods.persons import check_rows_known
+from dpjoin.methods.refusals import check_rows_known
 from dpjoin.methods.remainder import Remainder, exchanged, for_tables, laplace_remainder, remainders, rest_of
 from dpjoin.methods.table_models import check_joinable, kept_attributes, measure_tables, public_model
 from dpjoin.model.joined import Joined

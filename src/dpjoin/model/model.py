@@ -18,7 +18,7 @@ import numpy as np
 from dpjoin.model.junction import Calibrated, IntArray, JunctionTree
 from dpjoin.model.terms import SINGLE_CELLS, BoolArray, Domain, DType, FloatArray, Marginals, Scope, Terms
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.spec.workload import Group, Kronecker
+from dpjoin.spec.workload import Group, Kronecker, marginal_of
 
 if TYPE_CHECKING:
     from dpjoin.model.fit import Evidence
@@ -32,6 +32,11 @@ STRETCH = 1.2
 estimated themselves, and real interactions have longer tails than a Gaussian."""
 PRODUCT_STRETCH = 1.65
 """The same for product queries, which sum over many cells: without it 90 % bars held three quarters of them."""
+
+COMMON = 0.05
+"""Which share of a cell's squared error all cells of a sum have in common. Measured on made-up joins
+(`benchmarks/sums.py --generated`): with none 90 % bars of sums hold 78 to 85 % of the truths, by the number of bins,
+with this 90 to 95 %."""
 
 
 class Estimate(ABC):
@@ -73,6 +78,26 @@ class Estimate(ABC):
         spreads = self.spreads(group)
         return np.sqrt(combined(spreads) + self.unfitted(group)) if spreads else None
 
+    def in_common(self) -> float:
+        """Which share of a cell's squared error all cells of a sum have in common."""
+        return 0.0
+
+    def common(self, group: Group) -> FloatArray | float:
+        """The variance of sums over several cells that members do not have: for what their cells have in common.
+
+        A prior draws cells apart one by one, so members do not see a fit that is too high in all of many small cells,
+        or too low. It stays near what was measured, so that noise tells how far off that is at most.
+        """
+        if not isinstance(group, Kronecker) or group.is_marginal or not self.in_common():
+            return 0.0
+        cells, unit = marginal_of(group), float(group.unit)
+        width = self.width(cells)
+        if width is None:
+            return 0.0
+        found = self.in_common() * (group.lengths(width) * unit) ** 2
+        noise = group.variances(self.measured(cells)) * unit**2
+        return np.where(noise > 0, np.minimum(found, noise), found)
+
     def error(self, group: Group, coverage: float) -> FloatArray:
         """Half-widths that cover the exact answers with about this probability; nan where nothing is known."""
         if not self.knows(group.scope):
@@ -84,7 +109,8 @@ class Estimate(ABC):
         # Twelve members tell the width only roughly; pooling with the group's own rule of width against
         # size keeps a cell whose members happen to agree from getting a bar that is too short.
         stretch = STRETCH if isinstance(group, Kronecker) else PRODUCT_STRETCH
-        bars = stretch * quantile * pooled(width, size) + slack
+        width = np.sqrt(pooled(width, size) ** 2 + self.common(group))
+        bars = stretch * quantile * width + slack
         if isinstance(group, Kronecker) and group.is_marginal:
             # A small cell that the noise cannot tell from an empty one may be empty.
             bars = np.where(size < quantile * self.noise(group), np.maximum(bars, size), bars)
@@ -167,6 +193,8 @@ class Model(Estimate):
     """Of a factored model: marginals that were measured and left out."""
     evidence: Evidence | None = None
     """The noisy numbers that it was fitted to, as they are; not kept in files."""
+    shared: float = COMMON
+    """Which share of a cell's squared error all cells of a sum have in common; none in folders of 0.1."""
     certain: bool = False
     """Whether the cells are those of a public table, as they are; not kept in files."""
 
@@ -318,6 +346,10 @@ class Model(Estimate):
             slack[answers_on(inside, group) == 0] = 0.0
         return slack
 
+    def in_common(self) -> float:
+        """See `Estimate`."""
+        return self.shared
+
     def noise(self, group: Kronecker) -> FloatArray:
         """See `Estimate`."""
         found = self._variances(group.scope)
@@ -374,6 +406,8 @@ def state_of(model: Model) -> dict[str, Any]:
     state["deviations"] = np.array(model.deviations)
     if model.unsure:
         state["unsure"] = np.array([model.unsure])
+    if model.members:
+        state["shared"] = np.array([model.shared])
     if model.plain is not None:
         state["plain"] = model.plain
     if model.support is not None:

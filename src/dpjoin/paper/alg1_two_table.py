@@ -22,6 +22,12 @@ from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 
 
+def check_one(schema: Schema, workload: Workload | None = None) -> None:
+    check_as_one(schema)
+    if len(schema.tables) != 1:
+        raise SpecError(f"method 'single_table' must have one table, not {len(schema.tables)}; use auto")
+
+
 def check_two(schema: Schema, workload: Workload | None = None) -> None:
     check_as_one(schema)
     if len(schema.tables) != 2:
@@ -51,5 +57,5 @@ def paper_stages(budget: Budget, schema: Schema) -> tuple[Stage, ...]:
     return *stages, Stage("rounds", ROUNDS, left / 2, "advanced composition")
 
 
-SINGLE_TABLE = replace(AS_ONE, paper=two_table_paper, paper_stages=paper_stages)
+SINGLE_TABLE = replace(AS_ONE, check=check_one, paper=two_table_paper, paper_stages=paper_stages)
 TWO_TABLE = replace(SINGLE_TABLE, name="two_table", check=check_two)

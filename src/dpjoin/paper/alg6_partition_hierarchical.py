@@ -24,7 +24,7 @@ from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import measure_total
 from dpjoin.methods.common_key import cells_of
 from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
-from dpjoin.methods.persons import refuse_replacement
+from dpjoin.methods.refusals import refuse_replacement
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.paper.alg7_decompose import Kind, Known, fitting_buckets
 from dpjoin.paper.partition import MeasuredPart, measure_paper_parts, measure_parts, paper_stages

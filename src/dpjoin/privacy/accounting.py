@@ -7,7 +7,7 @@ float 0.1; shares are fractions of that, and nothing is compared through floatin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -38,11 +38,11 @@ class Composition:
             raise BudgetError("Gaussian noise must have some rho to spend; nothing was drawn")
         return Fraction(square) / (2 * rho) + self.grain
 
-    def truncation_delta(self, rho: Fraction, half_width: int, *, moves: int) -> Fraction:
-        """What truncated noise of this rho and half-width costs in delta."""
-        variance = self.variance(moves**2, rho)
+    def truncation_delta(self, rho: Fraction, half_width: int, *, moves: int, values: int = 1) -> Fraction:
+        """What truncated noise of this rho and half-width costs in delta, where so many values move so far each."""
+        variance = self.variance(values * moves**2, rho)
         tails = moves * tail_delta(variance=variance, half_width=half_width) if self.grain else 0
-        return gaussian_delta(variance=variance, sensitivity=moves, half_width=half_width) + tails
+        return values * (gaussian_delta(variance=variance, sensitivity=moves, half_width=half_width) + tails)
 
     def covers(self, mechanism: str) -> bool:
         """Whether costs of this mechanism may be added up so."""
@@ -67,15 +67,17 @@ OPTION_SHARE = Fraction(1, 16)
 """Of delta, for each case in which rho is exchanged for Laplace noise; the rest is for the case that it is not."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Budget:
     """The (epsilon, delta) of a whole release.
 
     Neighbours differ by one row added to or removed from one private table.
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float = math.nan
+    delta: float = math.nan
+    """Both have to be given: what is no number, as these are, is refused in our words."""
+    _: KW_ONLY
     composition: Composition = field(default=ZERO_CONCENTRATED, repr=False, compare=False)
     """How the tight profile adds costs up; a release decides it by what it is going to run."""
     laplace: Fraction = field(default=Fraction(0), repr=False, compare=False)
@@ -83,6 +85,8 @@ class Budget:
     options: tuple[Fraction, ...] = field(default=(), repr=False, compare=False)
     """Of epsilon, for how much Laplace noise the tight profile may exchange what is left of rho after a look: more, if
     less was spent before. One of these at most is taken."""
+    domains: Concentrated | None = field(default=None, repr=False, compare=False)
+    """What the tight profile spends on learning domains, before anything else."""
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
@@ -93,6 +97,10 @@ class Budget:
         )
         object.__setattr__(self, "options", options)
         instance(self.composition, Composition, "composition")
+        if self.domains is not None:
+            object.__setattr__(self, "domains", replace(instance(self.domains, Concentrated, "domains")))
+            if self.laplace or self.options or self.for_domains.epsilon:
+                raise SpecError("domains must be learned with Gaussian noise, and nothing exchanged for Laplace noise")
         if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 50):
             raise SpecError(
                 f"epsilon ({self.epsilon}) must be greater than 0 and at most 50; 1 is a common choice, "
@@ -133,11 +141,18 @@ class Budget:
         return least >= SMALLEST_EPSILON and self.exact.delta <= LARGEST_DELTA
 
     def rho(self, *, truncation_delta: Fraction = Fraction(0)) -> Fraction:
-        """What there is to spend if so much of delta is set aside for truncated noise."""
+        """What there is to spend, beside domains, if so much of delta is set aside for truncated noise."""
         if not self.concentrated:
             return Fraction(0)
-        delta = (self.exact.delta - truncation_delta) * (1 - OPTION_SHARE * len(self.options))
-        return self.composition.largest_rho(epsilon=self.concentrated, delta=delta)
+        domains = self.for_domains
+        aside = truncation_delta + domains.delta
+        delta = (self.exact.delta - aside) * (1 - OPTION_SHARE * len(self.options))
+        return self.composition.largest_rho(epsilon=self.concentrated, delta=delta) - domains.rho
+
+    @property
+    def for_domains(self) -> Concentrated:
+        """What is spent on learning domains; nothing where all are declared."""
+        return Concentrated(Fraction(0)) if self.domains is None else self.domains
 
     def rho_before_exchange(self, option: Fraction, *, truncation_delta: Fraction = Fraction(0)) -> Fraction:
         """What there is to spend, all in all, where the rest is exchanged for so much Laplace noise."""
@@ -326,5 +341,6 @@ def accountant_of(split: Split) -> Accountant:
     """The accountant of a whole release. Proof: P-74."""
     if split.paper:
         return Accountant(split.budget.exact)
-    limit = Concentrated(split.rho, split.truncation_delta, split.budget.laplace)
+    domains = split.budget.for_domains
+    limit = Concentrated(split.rho + domains.rho, split.truncation_delta + domains.delta, split.budget.laplace)
     return Accountant(limit, split.budget.composition, split.options)

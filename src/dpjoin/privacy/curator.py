@@ -21,6 +21,7 @@ from dpjoin.engine.interface import Clip, Engine, RowWeights
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import accounting, parts
 from dpjoin.privacy.accounting import Accountant, Approximate, Composition, Concentrated, Pure, Split
+from dpjoin.privacy.columns import Column, ColumnOf
 from dpjoin.privacy.degree_bounds import Limit, declared_limits
 from dpjoin.privacy.gate import Gate, values_above
 from dpjoin.privacy.instance import Bound, Instance, varying, widest
@@ -30,7 +31,8 @@ from dpjoin.privacy.numbers import Numbers, narrow, scaled, taken, wide
 from dpjoin.privacy.owners import MOST_EDGES, NoisyOwners, owners_by_results
 from dpjoin.privacy.parts import CHECK, Labels, NoisyDegrees, NoisyRanks, OneTable, Question, Rules, Value
 from dpjoin.privacy.public_tables import public_counts
-from dpjoin.spec.schema import DegreeBound, Schema
+from dpjoin.spec.learning import with_domains
+from dpjoin.spec.schema import Attribute, DegreeBound, Schema
 from dpjoin.spec.workload import Group, Kronecker, Products, check_fits
 
 __all__ = ["Bound", "Curator", "Measurement", "NoisySize"]
@@ -81,13 +83,13 @@ class Curator:
         options = tuple(option.epsilon for option in accountant.options)
         ledger = Ledger(accountant.name, options=options, owner=engine.schema.unit)
         self._begin(Instance.of(engine), accountant, Gate(ledger))
-        self._answered: list[NoisyDegrees] = []
-        self._labels: dict[Labels, tuple[NoisyDegrees, ...]] = {}
 
     def _begin(self, instance: Instance, accountant: Accountant, gate: Gate) -> None:
         self.schema: Schema = instance.schema
         self._instance, self._accountant, self._gate = instance, accountant, gate
         self._minted: list[Bound] = []
+        self._answered: list[NoisyDegrees] = []
+        self._labels: dict[Labels, tuple[NoisyDegrees, ...]] = {}
 
     @property
     def _engine(self) -> Engine:
@@ -317,6 +319,56 @@ class Curator:
         self._accountant.spend(type(limit)(**worst))
         self._gate.ledger = replace(self.ledger, parts=(*known, *new))
         return purses
+
+    # -- domains -----------------------------------------------------------------------------------------
+
+    def columns(self, stage: str, asked: Sequence[ColumnOf], costs: Sequence[Concentrated]) -> list[Column]:
+        """Columns whose domain is to be learned, each with its allowance; charged is what one row pays. Proof: P-82.
+
+        Those of public tables have none, and cost nothing.
+        """
+        self._require_whole("columns are read")
+        found = [CHECK.instance(a, ColumnOf, "a column") for a in CHECK.items(asked, "columns")]
+        given = [_of_rho(_of_kind(cost, Concentrated)) for cost in CHECK.items(costs, "costs")]
+        if len(given) != len(found) or len({a.attribute for a in found}) < len(found):
+            raise BudgetError(f"columns must be different ones, with as many costs ({len(given)})")
+        for one in found:
+            if one.attribute not in self.schema.learned:
+                raise BudgetError(f"attribute {one.attribute!r} must be one to be learned; its domain is declared")
+        tables = {a.attribute: self.schema.table(self.schema.owner(a.attribute)) for a in found}
+        names = {a.attribute: f"domain of {a.attribute}" for a in found}
+        parts: dict[str, dict[str, Rules]] = {names[a]: {t.name: {}} for a, t in tables.items() if t.private}
+        private = [cost for a, cost in zip(found, given, strict=True) if tables[a.attribute].private]
+        purses = self._enter(CHECK.text(stage, "a stage"), parts, private) if parts else {}
+        return [
+            Column(
+                self._engine,
+                a,
+                self._instance.move_of_column(tables[a.attribute], a.values),
+                purses.get(names[a.attribute]),
+                self._gate,
+                names[a.attribute],
+            )
+            for a in found
+        ]
+
+    def learned(self, domains: Sequence[Attribute], *, public_bounds: bool = False) -> Curator:
+        """A Curator of the same tables with these domains; it goes on with the same budget and ledger. Proof: P-83.
+
+        `public_bounds` reads off public tables how many of their rows share a value.
+        """
+        self._require_whole("domains are set")
+        found = {}
+        for one in CHECK.items(domains, "domains"):
+            domain: Attribute = CHECK.instance(one, Attribute, "a domain")
+            if domain.name not in self.schema.learned or domain.learned is not None or domain.key or not domain.other:
+                raise BudgetError(f"domain {domain.name!r} must be of an attribute to be learned, and have other")
+            found[domain.name] = domain
+        if set(found) != set(self.schema.learned):
+            raise BudgetError("domains must be of all attributes that are to be learned")
+        schema = with_domains(self.schema, found)
+        bounds = CHECK.flag(public_bounds, "public_bounds")
+        return _Inner(self._instance.learned(schema, public_bounds=bounds), self._accountant, self._gate)
 
     # -- degrees -----------------------------------------------------------------------------------------
 

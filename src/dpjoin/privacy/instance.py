@@ -35,10 +35,11 @@ from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.numbers import Numbers, root_up, wide
 from dpjoin.privacy.owners import check_removals, owners_per_row, rows_per_owner
 from dpjoin.privacy.parts import OneTable, Rules
+from dpjoin.privacy.public_tables import with_public_bounds
 from dpjoin.privacy.residual import Boundaries, residual_bound, residual_level
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
-from dpjoin.spec.persons import owner_of
-from dpjoin.spec.schema import REPLACE, DegreeBound, Schema, with_caps
+from dpjoin.spec.persons import owner_of, owners_counted
+from dpjoin.spec.schema import REPLACE, DegreeBound, Schema, Table, with_caps
 from dpjoin.spec.workload import Group
 
 RESIDUAL_STEPS = 16
@@ -168,6 +169,11 @@ class Instance:
             check_weights(of_table)
         return replace(self, open_engine=partial(self.engine.weighted, weights), whole=False, weights=weights)
 
+    def learned(self, schema: Schema, *, public_bounds: bool) -> Instance:
+        """The same rows with a domain for each attribute; bounds on public tables, if wanted. Proof: P-83."""
+        engine = self.engine.learned(schema)
+        return Instance.of(with_public_bounds(engine) if public_bounds else engine)
+
     def clipped(self, clip: Clip) -> Instance:
         """The same rows, each join result counted by how many its owner has. Proof: P-78."""
         self._require_as_they_are()
@@ -281,6 +287,11 @@ class Instance:
         """Whether one row, or one owner, only adds join results, so that one for another moves no size by both."""
         by_owner = self.clip is None or (self.owner and self._owners == 1)
         return bool(by_owner and not self.pushed_out and not self.weights)
+
+    def move_of_column(self, table: Table, values: int) -> tuple[int, int]:
+        """How many values change by one: in a list with so many of each owner, and in counts. Proof: P-82."""
+        units = 2 if self.replaced else 1
+        return (units * values if owners_counted(self.schema, table) else units), units
 
     def move_of_size(self, bound: Bound) -> int:
         """Of the join size. Proof: P-29."""

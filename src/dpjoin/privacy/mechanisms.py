@@ -17,7 +17,7 @@ from dpjoin.errors import BudgetError
 from dpjoin.privacy import noise
 from dpjoin.privacy.accounting import Approximate, Composition, Concentrated, Cost, Pure, is_laplace
 from dpjoin.privacy.conversion import selection_epsilon
-from dpjoin.privacy.numbers import Numbers
+from dpjoin.privacy.numbers import Numbers, root_up
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 
 
@@ -157,6 +157,20 @@ def hiding(
     if half_width is not None:
         raise BudgetError("one-sided noise must not be paid for as Laplace noise; nothing was drawn")
     return Mechanism(DiscreteLaplace(scale), cost, l1)
+
+
+def hiding_each(values: int, cost: Cost, composition: Composition | None, half_width: int) -> Mechanism:
+    """The one-sided noise that hides so many counts that move by one each at this cost. Proof: P-82."""
+    if composition is None or not isinstance(cost, Concentrated) or is_laplace(cost):
+        raise BudgetError("a list of values must be paid for with rho; nothing was drawn")
+    variance = composition.variance(values, cost.rho)
+    price = partial(composition.truncation_delta, cost.rho, half_width, moves=1, values=values)
+    return _affordable(Mechanism(TruncatedGaussian(variance, half_width), cost, root(values)), cost.delta, price)
+
+
+def root(square: int) -> Fraction:
+    """A fraction whose square is no less, by very little; the root itself of a square. Proof: P-82."""
+    return Fraction(root_up(square * 10**12), 10**6)
 
 
 def _affordable(mechanism: Mechanism, delta: Fraction, price: Callable[[], Fraction]) -> Mechanism:

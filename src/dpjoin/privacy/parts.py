@@ -117,9 +117,10 @@ class NoisyRanks:
 def rows_by_rank(exact_degrees: NDArray[np.int64], edges: Sequence[int]) -> NDArray[np.int64]:
     """For each bucket of ranks, the rows in it: each value has one row of every rank up to its degree. Proof: P-52."""
     lows = [0, *edges]
-    within = [np.minimum(exact_degrees, high) - np.minimum(exact_degrees, low) for low, high in pairwise(lows)]
-    above = exact_degrees - np.minimum(exact_degrees, lows[-1])
-    return np.array([int(w.sum()) for w in [*within, above]], dtype=np.int64)
+    degrees, values = np.unique(exact_degrees, return_counts=True)
+    within = [np.minimum(degrees, high) - np.minimum(degrees, low) for low, high in pairwise(lows)]
+    above = degrees - np.minimum(degrees, lows[-1])
+    return np.array([int(w @ values) for w in [*within, above]], dtype=np.int64)
 
 
 def check_question(schema: Schema, question: Question) -> None:

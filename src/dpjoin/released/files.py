@@ -1,4 +1,4 @@
-"""Release folders: the manifest, the arrays of the model, the synthetic rows.
+"""Release folders: the manifest, the arrays of the model, the synthetic rows, the page.
 
 A folder is written completely or not at all, and reading it back gives an equal release.
 """
@@ -19,6 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dpjoin import __version__
+from dpjoin.canonical import shown
 from dpjoin.errors import BudgetError, DpjoinError, ReleaseError
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Misfit, Model, state_of
@@ -38,6 +39,8 @@ FORMAT, UNION_FORMAT, FACTORED_FORMAT = 1, 2, 3
 """The layout of a folder. The second is for what a reader of the first would get wrong without noticing: several
 models that add up or are joined, and cells known to be empty. The third is for a model on a junction tree."""
 
+MANIFEST, MODEL = "manifest.json", "model.npz"
+
 ASSUMPTIONS = (
     "The spec (schema, domains, workload, budget) was written without looking at the private rows.",
     "Each private table comes from its own source: one row is in one table.",
@@ -45,38 +48,70 @@ ASSUMPTIONS = (
 )
 
 
-def save(release: Release, folder: str | Path) -> Path:
-    """Write the release folder: all of it or nothing. The folder must not exist yet."""
+def save(release: Release, folder: str | Path, *, beside: Mapping[str, str] | None = None) -> Path:
+    """Write the release folder: all of it or nothing. The folder must not exist yet.
+
+    `beside` are more public texts that belong in it, by file name.
+    """
     import pyarrow.parquet as pq
 
-    folder = Path(folder)
+    from dpjoin.released.report.page import REPORT, report_page
+
+    folder = path_of(folder)
     check_new(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
         manifest = manifest_of(release)
-        np.savez_compressed(partial / "model.npz", **_written(release.model)[1])
+        np.savez_compressed(partial / MODEL, **arrays_of(release))
         rows = described(release.schema, release.synthetic)
         pq.write_table(rows, partial / ROWS, compression="zstd")
-        for name, content in package_files(manifest, rows.schema, _sha256(partial / ROWS)).items():
+        texts = package_files(manifest, rows.schema, _sha256(partial / ROWS)) | dict(beside or {})
+        for name, content in texts.items():
             (partial / name).write_text(content, encoding="utf-8")
-        hashes = {file.name: _sha256(file) for file in sorted(partial.iterdir())}
+        # The page has the hashes of the other files, and the manifest that of the page.
+        page = report_page(release, manifest, _hashes(partial))
+        (partial / REPORT).write_text(page, encoding="utf-8")
+        hashes = _hashes(partial)
         text = json.dumps(manifest | {"sha256": hashes}, indent=1)
         # Lists of numbers read better on one line.
         text = re.sub(r"\[\s+([-\d\s,.e]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text)
-        (partial / "manifest.json").write_text(text + "\n", encoding="utf-8")
+        (partial / MANIFEST).write_text(text + "\n", encoding="utf-8")
         os.rename(partial, folder)
     except OSError as error:
-        raise ReleaseError(f"{folder}: the release cannot be written: {error.strerror}") from None
+        reason = error.strerror or str(error).partition("\n")[0]
+        raise ReleaseError(f"{folder}: the release cannot be written: {reason}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # gone already, unless something stopped it
     return folder
 
 
+def report_of(folder: Path) -> str:
+    """The page of a release folder, worked out from what else is in it."""
+    from dpjoin.released.report.page import report_page
+
+    release = load(folder)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    try:
+        return report_page(release, manifest, manifest.get("sha256", {}))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _damaged(folder) from None
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {file.name: _sha256(file) for file in sorted(folder.iterdir())}
+
+
 def _sha256(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def path_of(folder: object) -> Path:
+    if not isinstance(folder, str | os.PathLike):
+        raise ReleaseError(f"a release folder ({shown(folder)}) must be a path")
+    return Path(folder)
 
 
 def check_new(folder: Path) -> None:
@@ -86,11 +121,11 @@ def check_new(folder: Path) -> None:
 
 def load(folder: str | Path) -> Release:
     """Open a release folder."""
-    folder = Path(folder)
-    damaged = ReleaseError(f"{folder}: the release cannot be read; it is damaged or not one of ours")
+    folder = path_of(folder)
+    damaged = _damaged(folder)
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        with np.load(folder / "model.npz", allow_pickle=False) as file:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        with np.load(folder / MODEL, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise ReleaseError(f"{folder}: not a release folder (manifest.json or model.npz is missing)") from None
@@ -109,6 +144,10 @@ def load(folder: str | Path) -> Release:
         raise ReleaseError(f"{folder}: {error}; do not trust its guarantee") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, DpjoinError):
         raise damaged from None
+
+
+def _damaged(folder: Path) -> ReleaseError:
+    return ReleaseError(f"{folder}: the release cannot be read; it is damaged or not one of ours")
 
 
 def manifest_of(release: Release) -> dict[str, Any]:
@@ -174,6 +213,11 @@ def _assembled(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Releas
         ledger_from_json(manifest["ledger"]),
         manifest["facts"],
     )
+
+
+def arrays_of(release: Release) -> dict[str, Any]:
+    """The arrays of the model file."""
+    return _written(release.model)[1]
 
 
 # -- models ------------------------------------------------------------------------------------------
@@ -255,6 +299,7 @@ def _model(domain: Domain, described: Mapping[str, Any], arrays: Mapping[str, An
         "floor": float(arrays["floor"][0]),
         "known": tuple(frozenset(s) for s in described["known"]),
         "deviations": tuple(map(float, arrays["deviations"])),
+        "shared": float(arrays["shared"][0]) if "shared" in arrays else 0.0,
     }
     total = float(arrays["total"][0])
     if "factored" in described:

@@ -211,6 +211,8 @@ def card(manifest: Mapping[str, Any], schema: Schema, columns: pa.Schema) -> str
     }
     rows = "\n".join(f"| {escaped(f.name)} | {_kind(schema, f)} | {escaped(told(schema, f.name))} |" for f in columns)
     assumed = "\n".join(f"- {escaped(a)}" for a in manifest["assumptions"])
+    warned = "".join(f"- {escaped(w)}\n" for w in manifest["facts"].get("warnings", ()))
+    warned = f"\n## Look at this first\n{warned}" if warned else ""
     return f"""---
 {chr(10).join(f"{key}: {json.dumps(value)}" for key, value in front.items())}
 ---
@@ -218,7 +220,7 @@ def card(manifest: Mapping[str, Any], schema: Schema, columns: pa.Schema) -> str
 
 {escaped(summary(manifest))} The rows are made up, and their answers are noisy.
 Further questions cost nothing: the guarantee holds whatever is done with this folder.
-
+{warned}
 | column | type | what it is |
 |---|---|---|
 {rows}

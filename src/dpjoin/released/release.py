@@ -38,6 +38,8 @@ from dpjoin.spec.workload import Average, Group, Workload
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dpjoin.released.plot import Plot
+
 MAX_SYNTHETIC_ROWS = 2_000_000
 """Above this join size `synthetic.parquet` is a scaled-down copy, and the manifest says by how much."""
 SCALED_ROWS = 1_000_000
@@ -62,6 +64,13 @@ class Release:
     """Public facts of the run: the sensitivity bound, the noisy join size, the strategy."""
 
     def __post_init__(self) -> None:
+        kinds = {"schema": Schema, "workload": Workload, "budget": Budget, "ledger": Ledger, "facts": Mapping}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                raise ReleaseError(
+                    f"a release's {name} ({shown(getattr(self, name))}) must be a {kind.__name__}; dj.release makes "
+                    "one, and dj.load opens one"
+                )
         self.ledger.check_within(self.budget)
         if self.ledger.owner != self.schema.unit:
             raise BudgetError("a ledger must be of the unit that its schema protects")
@@ -74,12 +83,15 @@ class Release:
         )
 
     def _repr_html_(self) -> str:
-        """The release in a notebook: what it is of, what is guaranteed to whom, and its columns with error bars."""
+        """The release in a notebook: what it is of, pictures of its attributes, its columns with error bars."""
+        from dpjoin.released.plot import glance
+
         told = [
             f"Release of {describe_join(self.schema)}: {self.method} ({self.profile}), noisy join size "
-            f"{self.join_size:,}"
+            f"{self.join_size:,}",
+            *(f"warning: {words}" for words in self.warnings),
         ]
-        return html_lines(told) + "\n" + self.describe()._repr_html_()
+        return html_lines(told) + "\n" + glance(self) + "\n" + self.describe()._repr_html_()
 
     @property
     def guarantee(self) -> str:
@@ -102,6 +114,15 @@ class Release:
         from dpjoin.released.query import describe
 
         return describe(self, coverage=coverage)
+
+    def plot(self, first: str, second: str | None = None, *, kind: str | None = None, coverage: float = 0.9) -> Plot:
+        """A picture of the counts of one attribute's values, or of the pairs of two, with their error bars.
+
+        A notebook shows it; `save("carrier.svg")` writes it. Kinds: bars, lines (of one) and heat (of two).
+        """
+        from dpjoin.released.plot import plot
+
+        return plot(self, first, second, kind=kind, coverage=coverage)
 
     def answer(self, workload: Workload | Average | Measure | str | None = None) -> FloatArray:
         """One number per query, from the model. Queries may be a statement in SQL, as in `Workload.sql`, with AVG.
@@ -161,6 +182,11 @@ class Release:
         return int(self.facts["join_size"])
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What looked wrong when it was made: keys that hardly match, values written otherwise, nothing but noise."""
+        return tuple(map(str, self.facts.get("warnings", ())))
+
+    @property
     def rows_stand_for(self) -> float:
         """How many join results one row of `synthetic.parquet` stands for: 1 unless the join is huge."""
         return self.join_size / int(self.synthetic.num_rows)
@@ -209,6 +235,8 @@ class Release:
     def sample(self, n: int = 1000, *, seed: int | None = None, bins: bool = False) -> pa.Table:
         """n independent synthetic rows, in random order: others each time, or the same for the same seed."""
         n = whole(n, "rows", least=0, error=ReleaseError)
+        if n >= 2**62:
+            raise ReleaseError(f"rows ({shown(n)}) must fit into memory; ask for fewer, each part with its seed")
         rng = np.random.default_rng(None if seed is None else whole(seed, "seed", least=0, error=ReleaseError))
         if (model := self._unwritten) is not None:
             return self._selected(sampled_table(self.schema, model, n, rng), bins)

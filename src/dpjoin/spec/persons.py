@@ -33,6 +33,11 @@ def link_of(schema: Schema, table: Table) -> Table | None:
     return None
 
 
+def owners_counted(schema: Schema, table: Table) -> bool:
+    """Whether a table's rows are protected with their owner, so that owners are counted in its columns, not rows."""
+    return bool(schema.unit) and table.private and table.owners is None
+
+
 def reaches_owner(schema: Schema, table: Table) -> bool:
     """Whether a row's owner is the one attribute of the join that names owners."""
     seen: set[str] = set()

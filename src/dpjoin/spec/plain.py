@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from dpjoin.canonical import shown
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.dates import DATE
 from dpjoin.spec.schema import ADD, REPLACE, Attribute, DegreeBound, Schema, Table
+from dpjoin.spec.stored import check_source
 from dpjoin.spec.workload import Group, Kronecker, Workload, group_from_json, group_to_json
 
 PLACEHOLDER = "..."
@@ -29,10 +31,21 @@ ROW = "row"
 OWNED = ("owner", "owner_via", "owners", "max_rows")
 """What a table says about whose its rows are."""
 KEYS = {
-    "privacy": ("epsilon", "delta", "unit", "max_results", "neighbours"),
+    "privacy": ("epsilon", "delta", "rows", "unit", "max_results", "neighbours"),
     "release": ("method", "profile"),
-    "tables": ("source", "table", "attributes", "columns", "private", "unique", "max_degree", "bounds", *OWNED),
-    "attributes": ("values", "range", "bins", "key", "other", "part"),
+    "tables": (
+        "source",
+        "table",
+        "encoding",
+        "attributes",
+        "columns",
+        "private",
+        "unique",
+        "max_degree",
+        "bounds",
+        *OWNED,
+    ),
+    "attributes": ("values", "range", "bins", "key", "learn", "other", "part"),
     "workload": ("marginals", "prefixes", "ranges", "sums", "products", "queries", "groups", "important"),
 }
 """What a spec may hold: its sections, and the keys of each (of each table and each attribute)."""
@@ -60,7 +73,8 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
     """The schema as plain data, for TOML and for the manifest."""
     tables: dict[str, Any] = {}
     for t in schema.tables:
-        optional = {"source": t.source, "table": t.source_table, "columns": dict(t.columns)}
+        source = list(t.source) if isinstance(t.source, tuple) else t.source
+        optional = {"source": source, "table": t.source_table, "encoding": t.encoding, "columns": dict(t.columns)}
         tables[t.name] = {"attributes": list(t.attributes)} | {key: v for key, v in optional.items() if v}
         tables[t.name] |= {} if t.private else {"private": False}
         owned = {"owner": list(t.owner), "owner_via": t.owner_via, "owners": t.owners}
@@ -73,9 +87,12 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         bins = None if a.bins is None else [e if math.isfinite(e) else str(e) for e in a.bins]
         lists = {"values": a.values, "range": a.range, "bins": bins}
         if a.part == DATE:
-            lists = {key: [v if isinstance(v, str) else a.told(v) for v in vs] for key, vs in lists.items() if vs}
+            lists = {
+                key: [v if isinstance(v, str) else a.told(v) for v in vs] for key, vs in lists.items() if vs is not None
+            }
         attributes[a.name] = {key: list(v) for key, v in lists.items() if v is not None}
         attributes[a.name] |= {"part": a.part} if a.part is not None else {}
+        attributes[a.name] |= {"learn": a.learned.to_plain()} if a.learned is not None else {}
         attributes[a.name] |= {key: True for key in ("key", "other") if getattr(a, key)}
     asked: dict[str, Any] = {"unit": list(schema.unit), "max_results": schema.max_results}
     asked |= {"neighbours": schema.neighbours} if schema.neighbours != ADD else {}
@@ -88,7 +105,7 @@ def workload_from_dict(schema: Schema, data: Mapping[str, Any]) -> Workload:
     check_keys(data, KEYS["workload"], "workload.")
     workload = Workload(schema, ())
     if "marginals" in data:
-        with under("workload."):
+        with under("workload.marginals: ", "marginals", "workload.marginals"):
             workload += Workload.marginals(schema, data["marginals"])
     for key, build in _SHAPED.items():
         for item in _list(data, key):
@@ -156,8 +173,9 @@ def table_from_dict(
             attributes=_names(body.get("attributes", []), "attributes"),
             columns=columns,
             private=body.get("private", True),
-            source=body.get("source"),
+            source=_checked_source(body.get("source"), body.get("table")),
             source_table=body.get("table"),
+            encoding=body.get("encoding"),
             bounds=_bounds(body, where),
             enforce=bounds == "enforce",
             owner=_names(body.get("owner", []), "owner"),
@@ -167,6 +185,13 @@ def table_from_dict(
     if "attributes" in body or attributes_of is None:
         return described
     return replace(described, attributes=attributes_of(described, declared))
+
+
+def _checked_source(source: Any, table: Any) -> Any:
+    """A source as it is written; one that holds a password goes no further."""
+    if isinstance(source, str):
+        check_source(source, table if isinstance(table, str) else None)
+    return source
 
 
 def unit_of(unit: object, declared: Sequence[str]) -> tuple[str, ...]:
@@ -299,6 +324,8 @@ def under(place: str, subject: str = "", key: str = "") -> Iterator[None]:
         yield
     except SpecError as error:
         told = str(error)
+        if key and told.startswith(key):
+            raise
         raise SpecError(key + told[len(subject) :] if subject and told.startswith(subject) else place + told) from None
 
 
@@ -320,7 +347,8 @@ def check_keys(data: Mapping[str, Any], known: Sequence[str], where: str) -> Non
 
 def check_choice(key: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
-        raise SpecError(f"{key} ({value!r}) must be one of {', '.join(known)}; {suggest(str(value), known)}")
+        near = suggest(str(value), known)
+        raise SpecError(f"{key} ({shown(value)}) must be one of {', '.join(known)}{f'; {near}' if '?' in near else ''}")
 
 
 def number(value: object, where: str) -> float:

@@ -23,6 +23,8 @@ from types import MappingProxyType
 from dpjoin.canonical import flag, instance, items, mapping, names, plain, text, whole
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.dates import DATE, FIRST_DAY, IMPLIED, LAST_DAY, PARTS, date_text, days, part_of
+from dpjoin.spec.encodings import encoding_of
+from dpjoin.spec.learning import Learn, assumed, check_learned, learn_of
 from dpjoin.spec.persons import check_unit
 
 Value = str | int | bool
@@ -35,12 +37,13 @@ ADD, REPLACE = "add", "replace"
 class Attribute:
     """One column of the join, with its public domain.
 
-    Exactly one of `values`, `range`, `bins` and `key` describes the domain:
+    Exactly one of `values`, `range`, `bins`, `key` and `learn` describes the domain:
 
     * `values`: the listed categories (all text, all whole numbers, or all booleans);
     * `range`: the whole numbers from low to high, both included;
     * `bins`: edges e0 < e1 < … of numeric bins [e0, e1), [e1, e2), …; the last bin includes its right edge;
-    * `key`: no domain. Tables join on it and no query looks at it.
+    * `key`: no domain. Tables join on it and no query looks at it;
+    * `learn`: the release learns it privately: True for a list of values, {"bins": 8} for bins of numbers or dates.
 
     `part` makes the attribute a part of dates or times: year, month, weekday, hour or date. The domain is that of the
     part; month, weekday and hour have one of their own. Bins, ranges and values of dates make the part `date`.
@@ -59,9 +62,11 @@ class Attribute:
     key: bool = False
     other: bool = False
     part: str | None = None
+    learn: Learn | Mapping[str, int] | bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", text(self.name, "an attribute's name"))
+        object.__setattr__(self, "learn", learn_of(self.learn, f"attribute {self.name!r}: learn"))
         _set_part(self)
         for key in ("values", "range", "bins"):
             given: object = getattr(self, key)
@@ -74,8 +79,20 @@ class Attribute:
         _check_attribute(self)
 
     @property
+    def learned(self) -> Learn | None:
+        """How its domain is to be learned; None where it is known."""
+        return self.learn if isinstance(self.learn, Learn) else None
+
+    @property
+    def texts(self) -> bool:
+        """Whether its values are listed, and text."""
+        return self.values is not None and all(isinstance(v, str) for v in self.values)
+
+    @property
     def size(self) -> int:
-        """How many values the attribute takes, `other` included."""
+        """How many values the attribute takes, `other` included; assumed, where they are still to be learned."""
+        if self.learned is not None:
+            return assumed(self).size
         if self.range is not None:
             return self.range[1] - self.range[0] + 1 + self.other
         return len(self.bins) - 1 + self.other if self.bins is not None else len(self.labels)
@@ -87,7 +104,7 @@ class Attribute:
         rest: Value | None = OTHER
         if self.values is not None:
             known = self.values
-            rest = OTHER if isinstance(self.values[0], str) else None
+            rest = OTHER if self.texts else None
         elif self.range is not None:
             known, rest = tuple(range(self.range[0], self.range[1] + 1)), None
         elif self.bins is not None:
@@ -95,6 +112,11 @@ class Attribute:
             known = tuple(
                 f"[{self.told(a)}, {self.told(b)}{']' if i == last and math.isfinite(b) else ')'}"
                 for i, (a, b) in enumerate(pairwise(self.bins))
+            )
+        elif self.learned is not None:
+            raise SpecError(
+                f"attribute {self.name!r} is learned, and its values are not known before the release; ask about them "
+                "afterwards, or declare the domain"
             )
         else:
             raise SpecError(
@@ -113,6 +135,8 @@ class Attribute:
         """The number each code stands for in a sum: itself, or the middle of its bin; `other` counts as zero."""
         if self.part == DATE:
             raise SpecError(f"attribute {self.name!r} has dates, which cannot be summed; count them")
+        if self.learned is not None and self.learned.bins is not None:
+            return assumed(self).amounts
         if self.values is not None and all(isinstance(v, int) for v in self.values):
             known = [Fraction(int(v)) for v in self.values]
         elif self.range is not None:
@@ -141,7 +165,7 @@ class Attribute:
     def _known_code(self, value: object) -> int | None:
         value = self.taken(value)
         if self.values is not None:
-            fits = isinstance(value, str) if isinstance(self.values[0], str) else isinstance(value, int | float)
+            fits = isinstance(value, str) if self.texts else isinstance(value, int | float)
             return self._positions.get(value) if fits else None
         if not isinstance(value, int | float) or value != value:
             return None
@@ -167,9 +191,9 @@ def _set_part(a: Attribute) -> None:
         return
     object.__setattr__(a, "part", text(a.part, f"attribute {a.name!r}: part"))
     if a.part not in PARTS:
-        rule = f"must be one of {', '.join(PARTS)}; {suggest(str(a.part), PARTS)}"
+        rule = f"must be one of {', '.join(PARTS)}"
         raise SpecError(f"attribute {a.name!r}: part ({a.part!r}) {rule}")
-    if a.part in IMPLIED and a.values is None and a.range is None and a.bins is None and not a.key:
+    if a.part in IMPLIED and a.values is None and a.range is None and a.bins is None and not a.key and not a.learn:
         object.__setattr__(a, "range", IMPLIED[a.part])
 
 
@@ -185,14 +209,16 @@ def _check_attribute(a: Attribute) -> None:
         if not holds:
             raise SpecError(f"attribute {a.name!r}{rule}")
 
-    domains = {"values": a.values, "range": a.range, "bins": a.bins, "key": a.key or None}
+    domains = {"values": a.values, "range": a.range, "bins": a.bins, "key": a.key or None, "learn": a.learn or None}
     described = [name for name, given in domains.items() if given is not None]
     has = " and ".join(described) if described else "none"
     if a.part is not None and not described:
         example = "bins = [2020-01-01, 2021-01-01]" if a.part == DATE else "range = [2015, 2025]"
         check(False, f" is the {a.part} of a date and must have values, a range or bins; write {example}")
-    check(len(described) == 1, f" must have one of values, range, bins, key = true; it has {has}")
+    check(len(described) == 1, f" must have one of values, range, bins, key = true, learn; it has {has}")
     check(not (a.key and a.other), " is a key and takes every value; remove other")
+    implied = a.learned is not None and a.part in IMPLIED
+    check(not implied, f" is the {a.part} of a date, which has a domain of its own; remove learn")
     if a.part == DATE:
         known = [v for given in (a.values, a.range, a.bins) if given is not None for v in given]
         finite = [v for v in known if not (type(v) is float and math.isinf(v))]
@@ -200,11 +226,11 @@ def _check_attribute(a: Attribute) -> None:
         check(fits, f": {has} must be dates; write them like 2020-12-31")
     if a.values is not None:
         kinds = {type(v) for v in a.values}
-        alike = len(kinds) == 1 and kinds <= {str, int, bool}
+        alike = (len(kinds) == 1 and kinds <= {str, int, bool}) or (not kinds and a.other)
         rule = "must be all text, all whole numbers or all booleans, at least one; use bins for other numbers"
         check(alike, f": values {rule}")
         twice = [v for v, count in Counter(a.values).items() if count > 1]
-        check(a.part is None or kinds == {int}, f": values must be {'dates' if a.part == DATE else 'whole numbers'}")
+        check(a.part is None or kinds <= {int}, f": values must be {'dates' if a.part == DATE else 'whole numbers'}")
         check(not twice, f": value {', '.join(map(repr, twice))} must occur once; remove the repetition")
         clash = a.other and OTHER in a.values
         check(not clash, f": values hold {OTHER!r} and other = true adds it; remove one")
@@ -248,10 +274,12 @@ class Table:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Attribute -> column, where the two names differ."""
     private: bool = True
-    source: str | None = None
-    """Where the rows are (a file); None when tables are handed over in Python."""
+    source: str | tuple[str, ...] | None = None
+    """Where the rows are (a file, a folder, a pattern, several files); None when tables are handed over in Python."""
     source_table: str | None = None
-    """The table inside a database file."""
+    """The table inside a database file, or the sheet of an Excel file."""
+    encoding: str | None = None
+    """How the bytes of a CSV file stand for text; None for UTF-8, and for what a mark at the file's beginning says."""
     bounds: tuple[DegreeBound, ...] = ()
     """Public bounds on degrees; a unique key is the bound 1."""
     enforce: bool = False
@@ -277,15 +305,28 @@ class Table:
         object.__setattr__(self, "columns", MappingProxyType(named))
         for key in ("private", "enforce"):
             object.__setattr__(self, key, flag(getattr(self, key), f"{what}: {key}"))
-        source = os.fspath(self.source) if isinstance(self.source, os.PathLike) else self.source
-        object.__setattr__(self, "source", source if source is None else text(source, f"{what}: source"))
+        object.__setattr__(self, "source", _source(self.source, f"{what}: source"))
         inside = self.source_table
         object.__setattr__(self, "source_table", inside if inside is None else text(inside, f"{what}: table"))
+        if self.encoding is not None:
+            spelt = text(self.encoding, f"{what}: encoding")
+            object.__setattr__(self, "encoding", encoding_of(spelt, f"{what}: encoding"))
         bounds = items(self.bounds, f"{what}: bounds")
         object.__setattr__(self, "bounds", tuple(instance(b, DegreeBound, f"{what}: a bound") for b in bounds))
 
     def column(self, attribute: str) -> str:
         return self.columns.get(attribute, attribute)
+
+
+def _source(given: object, what: str) -> str | tuple[str, ...] | None:
+    """A path, or several, as text; one in a list is one."""
+    if given is None:
+        return None
+    several = items(given, what) if isinstance(given, list | tuple) else (given,)
+    paths = tuple(text(os.fspath(p) if isinstance(p, os.PathLike) else p, what) for p in several)
+    if not paths:
+        raise SpecError(f"{what} ([]) must name at least one file")
+    return paths[0] if len(paths) == 1 else paths
 
 
 @dataclass(frozen=True)
@@ -352,6 +393,11 @@ class Schema:
     def queryable(self) -> tuple[str, ...]:
         """The attributes with a domain, in the order they are declared."""
         return tuple(a.name for a in self.attributes if not a.key)
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """The attributes whose domain a release learns."""
+        return tuple(a.name for a in self.attributes if a.learned is not None)
 
     @property
     def private_tables(self) -> tuple[str, ...]:
@@ -456,3 +502,4 @@ def _check_schema(schema: Schema) -> None:
     if not schema.private_tables:
         raise SpecError("no table is private, so there is nothing to protect; ask DuckDB directly")
     check_unit(schema)
+    check_learned(schema)

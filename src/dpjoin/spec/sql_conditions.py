@@ -199,6 +199,8 @@ def _codes(attribute: Attribute, op: str, value: Constant) -> Mask:
 
 def _values(attribute: Attribute, op: str, value: Constant) -> list[bool]:
     known: list[Any] = list(attribute.labels)[: attribute.size - attribute.other]
+    if not known:
+        return []
     if isinstance(value, str) != isinstance(known[0], str) or isinstance(value, bool) != isinstance(known[0], bool):
         wanted = "text" if isinstance(known[0], str) else "true or false" if isinstance(known[0], bool) else "a number"
         raise SpecError(f"SQL: {attribute.name!r} must be compared with {wanted}, not with {_shown(value)}")

@@ -1,4 +1,4 @@
-"""Two likely mistakes in a schema, which may be meant so: they give a warning, never an error.
+"""Likely mistakes in a spec, which may be meant so: they give a warning, never an error.
 
 Joining first: a joined table released as one table protects joined rows, not the rows that were joined. Joining
 nothing: a table that shares no attribute is joined with every row of the others.
@@ -10,6 +10,7 @@ from dpjoin.spec.hypergraph import components
 from dpjoin.spec.schema import Schema, Table
 
 PAGE = "docs/join-then-release.md"
+LARGE_DELTA = 0.01
 
 
 def joined_table_warning(schema: Schema) -> str | None:
@@ -61,6 +62,28 @@ def unjoined_table_warning(schema: Schema) -> str | None:
         "of the others; give the column that joins them one name in both tables, or name it in the spec, like "
         'columns = { ATTRIBUTE = "column" }'
     )
+
+
+def delta_warning(delta: float, rows: int | None = None) -> str | None:
+    """One line if delta hardly protects, else None: by itself, or for a number of rows that is public.
+
+    Rows are private, so nobody counts them for this.
+
+    >>> [delta_warning(delta, rows) is None for delta, rows in ((1e-6, 100_000), (1e-6, 2_000_000), (0.05, None))]
+    [True, False, False]
+    """
+    allows = "so it would allow to publish"
+    if rows is not None and delta * rows > 1:
+        return (
+            f"delta ({delta:g}) is above one over the number of rows ({rows:,}), {allows} single rows as they are; "
+            f"choose {1 / (10 * rows):.0e} or less"
+        )
+    if delta > LARGE_DELTA:
+        return (
+            f"delta ({delta:g}) is above {LARGE_DELTA:g}, {allows} one row in {1 / delta:.0f} as it is; "
+            "choose it well below one over the number of rows"
+        )
+    return None
 
 
 def _unique(table: Table, key: str) -> bool:

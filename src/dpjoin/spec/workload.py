@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import fraction, frozen, instance, items, names, real, text, whole
+from dpjoin.canonical import fraction, frozen, instance, items, mapping, names, real, shown, text, whole
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.schema import Attribute, Schema
 
@@ -170,6 +170,11 @@ class Kronecker:
         squares = tuple(None if m is None else m.astype(np.float64) ** 2 for m in self._matrices)
         return self._summed(each.reshape(self.shape), squares)
 
+    def lengths(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How far off each answer is, in units, if all cells are off in the direction that its weights make worst."""
+        absolute = tuple(None if m is None else np.abs(m.astype(np.float64)) for m in self._matrices)
+        return self._summed(each.reshape(self.shape), absolute)
+
     def _summed(
         self, cells: NDArray[Any], matrices: Sequence[NDArray[Any] | None], rows: slice = slice(None)
     ) -> NDArray[Any]:
@@ -207,6 +212,9 @@ class Masked(Kronecker):
 
     def variances(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
         return super().variances(each.reshape(self.shape) * self.mask)
+
+    def lengths(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
+        return super().lengths(each.reshape(self.shape) * self.mask)
 
 
 def marginal_of(group: Kronecker) -> Kronecker:
@@ -386,6 +394,8 @@ class Workload:
 
     def __add__(self, other: Workload) -> Workload:
         """All groups of both; one that is in both counts as much as where it counts more."""
+        if not isinstance(other, Workload):
+            raise SpecError(f"a workload can be added to a workload, not to {type(other).__name__}")
         if other.schema != self.schema:
             raise SpecError("two workloads must share one schema to be added")
         groups = self.groups + tuple(g for g in other.groups if g not in self.groups)
@@ -417,6 +427,22 @@ class Workload:
         """How much the errors of one of its groups count."""
         return float(self.importance[self.groups.index(group)]) if self.importance else 1.0
 
+    def over(self, schema: Schema) -> Workload:
+        """The same questions of a schema in which domains that were to be learned are known."""
+        learned = set(self.schema.learned)
+
+        def asked(group: Group) -> Group:
+            if not isinstance(group, Kronecker) or not learned & set(group.scope):
+                return group
+            # Weights for single values are refused where a domain is learned, so what has weights is a sum.
+            factors = {
+                a: amounts(schema, a) if f.kind == "weights" and a in learned else f
+                for a, f in zip(group.scope, group.factors, strict=True)
+            }
+            return kronecker(schema, factors, name=group.name)
+
+        return Workload(schema, tuple(map(asked, self.groups)), self.importance)
+
     def __len__(self) -> int:
         return sum(len(g) for g in self.groups)
 
@@ -432,6 +458,7 @@ class Workload:
     @classmethod
     def marginals(cls, schema: Schema, which: int | Iterable[int] | Iterable[Sequence[str]]) -> Workload:
         """Every k-way marginal of the attributes with a domain, for one or several k; or the ones named."""
+        _check_schema(schema)
         if isinstance(which, bool) or not isinstance(which, Iterable | int):
             raise SpecError(f"marginals ({which!r}) must be a number, or a list of numbers or of attribute lists")
         listed = [which] if isinstance(which, int) else list(which)
@@ -457,17 +484,20 @@ class Workload:
     @classmethod
     def prefixes(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
         """For each attribute, how many join results lie at or below each of its values (per cell of `by`)."""
-        return cls(schema, tuple(kronecker(schema, {a: PREFIXES} | dict.fromkeys(by, CELLS)) for a in attributes))
+        named, by = _named(schema, attributes, by)
+        return cls(schema, tuple(kronecker(schema, {a: PREFIXES} | dict.fromkeys(by, CELLS)) for a in named))
 
     @classmethod
     def ranges(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
         """For each attribute, how many join results lie in each interval of its values (per cell of `by`)."""
-        return cls(schema, tuple(kronecker(schema, {a: RANGES} | dict.fromkeys(by, CELLS)) for a in attributes))
+        named, by = _named(schema, attributes, by)
+        return cls(schema, tuple(kronecker(schema, {a: RANGES} | dict.fromkeys(by, CELLS)) for a in named))
 
     @classmethod
     def sums(cls, schema: Schema, attributes: Iterable[str], by: Sequence[str] = ()) -> Workload:
         """The sum of a bounded numeric attribute over the join (per cell of `by`); bins count as their middle."""
-        factors = {a: {a: amounts(schema, a)} | dict.fromkeys(by, CELLS) for a in attributes}
+        named, by = _named(schema, attributes, by)
+        factors = {a: {a: amounts(schema, a)} | dict.fromkeys(by, CELLS) for a in named}
         per = f" by {', '.join(by)}" if by else ""
         return cls(schema, tuple(kronecker(schema, f, name=f"sum of {a}{per}") for a, f in factors.items()))
 
@@ -480,6 +510,7 @@ class Workload:
         `weights` maps a table to (attributes, array): the array has one row per query, then one axis
         per attribute. Tables that are left out have weight one.
         """
+        _check_schema(schema)
         return cls(schema, (product_group(schema, weights, name=name),))
 
     @classmethod
@@ -489,7 +520,9 @@ class Workload:
         `weights` maps an attribute to an array of numbers in [-1, 1], one row per question and one column per value.
         Nothing of the size of queries times cells is ever made.
         """
-        factors = {a: weight_rows(rows, what=f"{name!r}, attribute {a!r}") for a, rows in weights.items()}
+        _check_schema(schema)
+        given = mapping(weights, f"{name!r}: weights")
+        factors = {a: weight_rows(rows, what=f"{name!r}, attribute {a!r}") for a, rows in given.items()}
         return cls(schema, (kronecker(schema, factors, name=name),))
 
     @classmethod
@@ -497,6 +530,7 @@ class Workload:
         """Counts and sums in SQL: SELECT …, COUNT(*) | SUM(x) FROM joined [WHERE …] [GROUP BY …]."""
         from dpjoin.spec.sql import parse_groups
 
+        _check_schema(schema)
         return cls(schema, tuple(g for s in statements for g in parse_groups(schema, s)))
 
 
@@ -513,10 +547,21 @@ def check_askable(attribute: Attribute) -> None:
         )
 
 
+def _check_known(schema: Schema, attribute: str) -> None:
+    """Refuse weights for single values of a domain that nobody knows yet."""
+    if schema.attribute(attribute).learned is not None:
+        raise SpecError(
+            f"attribute {attribute!r} is learned, and weights for its values must wait until they are known; ask for "
+            "marginals, prefixes, ranges or sums, or declare the domain"
+        )
+
+
 def kronecker(schema: Schema, factors: Mapping[str, Factor], *, name: str | None = None) -> Kronecker:
     """A group from one factor per attribute; attributes are checked, ordered and named."""
-    for attribute in factors:
+    for attribute, factor in factors.items():
         check_askable(schema.attribute(attribute))
+        if factor.kind == "rows":
+            _check_known(schema, attribute)
     scope = schema.in_order(factors)
     shape = schema.shape(scope)
     ordered = tuple(factors[a] for a in scope)
@@ -559,7 +604,10 @@ def weight_rows(weights: Any, *, what: str = "weights") -> Factor:
 
 def fixed_point(weights: Any, *, what: str) -> IntArray:
     """Weights in [-1, 1] as whole numbers of 2^-16, rounded to the nearest."""
-    array = np.asarray(weights, dtype=np.float64)
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SpecError(f"{what}: weights ({shown(weights)}) must be an array of numbers") from None
     if not np.all(np.abs(array) <= 1.0):
         worst = array.reshape(-1)[int(np.argmax(np.where(np.isnan(array), np.inf, np.abs(array)).reshape(-1)))]
         raise SpecError(f"{what}: weight ({worst:g}) must lie in [-1, 1]; scale the query and multiply its answer")
@@ -570,8 +618,12 @@ def product_group(
     schema: Schema, weights: Mapping[str, tuple[Sequence[str], Any]], *, name: str = "products"
 ) -> Products:
     """A checked `Products` group; see `Workload.products`."""
+    weights = mapping(weights, f"products {name!r}: weights")
     if not weights:
         raise SpecError(f"products {name!r} must give weights for at least one table")
+    for table, pair in weights.items():
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise SpecError(f"products {name!r}: table {table!r} ({shown(pair)}) must have a pair (attributes, array)")
     parts: list[tuple[tuple[str, ...], IntArray]] = []
     scope: list[str] = []
     for table, (attributes, values) in weights.items():
@@ -581,6 +633,8 @@ def product_group(
                 raise SpecError(f"products {name!r}: table {table!r} has no attribute {attribute!r}; {hint}")
             if attribute in scope:
                 raise SpecError(f"products {name!r}: attribute {attribute!r} must have weights in one table only")
+        for attribute in attributes:
+            _check_known(schema, attribute)
         shape = schema.shape(attributes)
         whole = fixed_point(values, what=f"products {name!r}, table {table!r}")
         if whole.shape[1:] != shape:
@@ -637,3 +691,14 @@ def products_from_json(sizes: Mapping[str, int], data: Mapping[str, Any]) -> Pro
     parts = tuple((tuple(p["scope"]), np.array(p["weights"], dtype=np.int64)) for p in data["products"])
     scope = tuple(a for attributes, _ in parts for a in attributes)
     return Products(data["name"], scope, tuple(sizes[a] for a in scope), parts, Fraction(data["unit"]))
+
+
+def _check_schema(schema: Schema) -> None:
+    if not isinstance(schema, Schema):
+        raise SpecError(f"schema must be a dj.Schema, not {type(schema).__name__}")
+
+
+def _named(schema: Schema, attributes: Iterable[str], by: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a group is built of, as lists of names of a schema."""
+    _check_schema(schema)
+    return names(attributes, "attributes"), names(by, "by")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dpjoin.theory.compare import Bounds, PrivateBounds, bounds
+from dpjoin.theory.comparison import Bounds, PrivateBounds, bounds
 from dpjoin.theory.facts import Facts, PrivateFacts, facts
 from dpjoin.theory.upper import Task
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 
 from dpjoin.spec.hypergraph import boundary
@@ -18,18 +18,18 @@ def edge_cover(schema: Schema) -> dict[str, Fraction]:
     A join of sets with n rows each has at most n to the sum of the weights results (Atserias, Grohe and Marx).
     The weights are exact: a fractional packing of the attributes with the same value proves that none is smaller.
     """
-    return _cover(_edges(schema, [t.name for t in schema.tables]))
+    return cover_and_packing(_edges(schema, [t.name for t in schema.tables]))[0]
 
 
 def agm_exponent(schema: Schema, among: frozenset[str] | None = None) -> Fraction:
     """ρ of the join of these tables (all, unless told): it has at most n^ρ results if no table repeats a row."""
     names = [t.name for t in schema.tables] if among is None else among
-    return sum(_cover(_edges(schema, names)).values(), Fraction(0))
+    return sum(cover_and_packing(_edges(schema, names))[0].values(), Fraction(0))
 
 
 def boundary_exponent(schema: Schema, tables: frozenset[str]) -> Fraction:
     """ρ(H_{E,∂E}): at one value of their boundary these tables have at most n^ρ results if none repeats a row."""
-    return sum(_cover(_edges(schema, tables, boundary(schema, tables))).values(), Fraction(0))
+    return sum(cover_and_packing(_edges(schema, tables, boundary(schema, tables)))[0].values(), Fraction(0))
 
 
 def _edges(schema: Schema, tables: Iterable[str], without: Iterable[str] = ()) -> dict[str, frozenset[str]]:
@@ -55,22 +55,26 @@ def worst_case_error_exponent(schema: Schema, *, repeated_rows: bool = False) ->
     return (agm_exponent(schema) + largest) / 2
 
 
-def _cover(edges: Mapping[str, frozenset[str]]) -> dict[str, Fraction]:
-    """The cover of any hypergraph; empty edges weigh nothing."""
-    names = list(edges)
-    sets = {frozenset(n for n in names if a in edges[n]) for e in edges.values() for a in e}
+def cover_and_packing(edges: Mapping[str, Collection[str]]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+    """A smallest cover of any hypergraph by its edges, and a packing of its attributes with the same value.
+
+    A packing has weights that sum to ≤ 1 in every edge. Empty edges weigh nothing.
+    """
+    holds = {a: frozenset(name for name, e in edges.items() if a in e) for a in sorted(set().union(*edges.values()))}
     # Where the tables of one attribute are among those of another, covering the first covers the second.
-    rows = sorted(sorted(map(names.index, s)) for s in sets if not any(other < s for other in sets))
+    rows = {held: a for a, held in holds.items() if not any(other < held for other in holds.values())}
     if not rows:
-        return dict.fromkeys(names, Fraction(0))
-    matrix = [[int(i in row) for i in range(len(names))] for row in rows]
-    weights = _corner(matrix, cover=True)
-    packing = _corner(list(map(list, zip(*matrix, strict=True))), cover=False)
-    covers = all(sum(weights[i] for i in row) >= 1 for row in rows)
-    packs = all(sum(p for p, row in zip(packing, rows, strict=True) if i in row) <= 1 for i in range(len(names)))
-    if not (covers and packs and min(*weights, *packing) >= 0 and sum(weights) == sum(packing)):
-        raise ArithmeticError(f"the edge cover of {len(names)} tables has no proof with small fractions")
-    return dict(zip(names, weights, strict=True))
+        return dict.fromkeys(edges, Fraction(0)), {}
+    matrix = [[int(name in held) for name in edges] for held in rows]
+    cover = dict(zip(edges, _corner(matrix, cover=True), strict=True))
+    packed = _corner(list(map(list, zip(*matrix, strict=True))), cover=False)
+    packing = dict.fromkeys(holds, Fraction(0)) | dict(zip(rows.values(), packed, strict=True))
+    covers = all(sum(cover[name] for name in held) >= 1 for held in rows)
+    packs = all(sum(packing[a] for a in e) <= 1 for e in edges.values())
+    weigh_alike = sum(cover.values()) == sum(packing.values())
+    if not (covers and packs and weigh_alike and min(*cover.values(), *packing.values()) >= 0):
+        raise ArithmeticError(f"the edge cover of {len(edges)} tables has no proof with small fractions")
+    return cover, packing
 
 
 def _corner(matrix: list[list[int]], *, cover: bool) -> list[Fraction]:

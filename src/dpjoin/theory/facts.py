@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,7 +24,6 @@ from dpjoin.spec.schema import Schema
 Value = tuple[Any, ...]
 Degrees = Mapping[str, Mapping[Value, int]]
 """For each table how many rows each value of its shared attributes has."""
-WARNING = "PRIVATE, computed from exact answers, do not publish: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +49,15 @@ class Facts:
         return float(residual_sensitivity(self.boundaries, Fraction(beta)))
 
 
-class PrivateFacts(Facts):
-    """The same of private tables."""
+class Private:
+    """Of private tables: says so."""
 
     def __repr__(self) -> str:
-        return WARNING + super().__repr__()
+        return "PRIVATE, computed from exact answers, do not publish: " + super().__repr__()
+
+
+class PrivateFacts(Private, Facts):
+    """The same of private tables."""
 
 
 def facts(schema: Schema, tables: Mapping[str, Any], *, public: bool = False) -> Facts:
@@ -75,8 +78,7 @@ def facts(schema: Schema, tables: Mapping[str, Any], *, public: bool = False) ->
         exact = engine.exact_degrees({name: {}}, shared)
         counts = exact.exact_counts
         degrees[name] = dict(zip(exact.exact_values(np.arange(len(counts))), counts.tolist(), strict=True))
-    kind = Facts if public else PrivateFacts
-    return kind(
+    return (Facts if public else PrivateFacts)(
         rows=sum(sum(of.values()) for of in degrees.values()),
         join_size=engine.exact_join_size(),
         boundaries=Boundaries(tables=names, private=frozenset(schema.private_tables), values=values),
@@ -93,15 +95,20 @@ def level_of(degree: float, unit: float) -> int:
     return max(1, math.ceil(math.log2(degree / unit))) if degree > 0 else 1
 
 
-def uniform_partition(known: Facts, unit: float) -> dict[int, int]:
-    """Definition 4.3, two tables: the join size at each level of the larger of a join value's two degrees."""
+def uniform_partition(known: Facts, unit: float, noise: float = 0.0) -> dict[int, int]:
+    """Definition 4.3, two tables: the join size at each level of the larger of a join value's two degrees.
+
+    Every join value counts wherever noise up to so much can put it; then there is a first level in any case.
+    """
     if len(known.degrees) != 2:
         raise SpecError(f"the uniform partition of Definition 4.3 must have two tables, not {len(known.degrees)}")
     first, second = known.degrees.values()
-    sizes: dict[int, int] = defaultdict(int)
+    sizes: dict[int, int] = defaultdict(int, {1: 0} if noise else {})
     for value, degree in first.items():
         other = second.get(value, 0)
-        sizes[level_of(max(degree, other), unit)] += degree * other
+        low, high = (level_of(max(degree, other) + more, unit) for more in (0.0, noise))
+        for level in range(low, high + 1):
+            sizes[level] += degree * other
     return dict(sorted(sizes.items()))
 
 
@@ -134,25 +141,21 @@ class Configuration:
         return float(residual_sensitivity(b, Fraction(beta)))
 
 
-def configurations(known: Facts, unit: float) -> list[Configuration]:
-    """The sub-instances of the uniform partition of a hierarchical join that have results.
+Part = tuple[Degrees, dict[frozenset[str], float]]
+"""A sub-instance: degrees, and the caps so far."""
 
-    Nodes are visited bottom-up as in Algorithm 6, with true degrees. All tables that hold a node's ancestors are
-    restricted, not only those that hold the node: the join is the same, and there are fewer copies.
-    """
-    root = _tree(known.schema)
-    names = tuple(t.name for t in known.schema.tables)
-    found = [
-        Configuration(sum(_present(known.schema, root, part).values()), caps, names)
-        for part, caps in _partition(known, root, unit)
-    ]
-    return [c for c in found if c.join_size]
+
+def configurations(known: Facts, unit: float) -> list[Configuration]:
+    """The sub-instances of the uniform partition of a hierarchical join that have results."""
+    names, root = tuple(t.name for t in known.schema.tables), _tree(known.schema)
+    sizes = [(sum(_present(known.schema, root, degrees).values()), caps) for degrees, caps in _partition(known, unit)]
+    return [Configuration(size, caps, names) for size, caps in sizes if size]
 
 
 def copies_of(known: Facts, unit: float) -> int:
     """In how many sub-instances of that partition one row can be."""
-    every = _partition(known, _tree(known.schema), unit)
-    rows = Counter((name, value) for part, _ in every for name, of in part.items() for value in of)
+    every = _partition(known, unit)
+    rows = Counter((name, value) for degrees, _ in every for name, of in degrees.items() for value in of)
     return max(rows.values(), default=1)
 
 
@@ -163,55 +166,53 @@ def _tree(schema: Schema) -> AttributeNode:
     return root
 
 
-def _partition(known: Facts, root: AttributeNode, unit: float) -> list[tuple[Degrees, dict[frozenset[str], float]]]:
-    parts: list[tuple[Degrees, dict[frozenset[str], float]]] = [(known.degrees, {})]
-    for above, node in reversed([(n, child) for n in root.walk() for child in n.children]):
-        parts = [made for part, caps in parts for made in _decomposed(known.schema, part, caps, above, node, unit)]
+def _partition(known: Facts, unit: float) -> list[Part]:
+    """Nodes are visited bottom-up as in Algorithm 6, with true degrees. All tables that hold a node's ancestors are
+    restricted, not only those that hold the node: the join is the same, and there are fewer copies.
+    """
+    parts: list[Part] = [(known.degrees, {})]
+    for above, node in reversed([(n, child) for n in _tree(known.schema).walk() for child in n.children]):
+        parts = [made for part in parts for made in _decomposed(known.schema, part, above, node, unit)]
     return parts
 
 
-def _decomposed(
-    schema: Schema,
-    part: Degrees,
-    caps: dict[frozenset[str], float],
-    above: AttributeNode,
-    node: AttributeNode,
-    unit: float,
-) -> list[tuple[Degrees, dict[frozenset[str], float]]]:
+def _decomposed(schema: Schema, part: Part, above: AttributeNode, node: AttributeNode, unit: float) -> list[Part]:
     """Algorithm 7 with true degrees: one sub-instance for each level of the node's degree."""
-    counted: dict[Value, int] = defaultdict(int)
-    for value, weight in _present(schema, node, part).items():
-        position = [node.path.index(a) for a in above.path] if node.children else range(len(value))
-        counted[tuple(value[p] for p in position)] += 1 if node.children else weight
+    degrees, caps = part
+    present = _present(schema, node, degrees)
+    counted = _summed(dict.fromkeys(present, 1), node.path, above.path) if node.children else present
     levels = {value: level_of(degree, unit) for value, degree in counted.items()}
-    found: list[tuple[Degrees, dict[frozenset[str], float]]] = []
+    held = {t.name: boundary(schema, frozenset({t.name})) for t in schema.tables}
+    found: list[Part] = []
     for level in sorted(set(levels.values())):
-        smaller = {}
-        for name, of in part.items():
-            keys = boundary(schema, frozenset({name}))
-            if not set(above.path) <= set(keys):
-                smaller[name] = of
-                continue
-            position = [keys.index(a) for a in above.path]
-            smaller[name] = {v: d for v, d in of.items() if levels.get(tuple(v[p] for p in position)) == level}
+        smaller = dict(degrees)
+        for name, keys in held.items():
+            if set(above.path) <= set(keys):
+                short = _shortened(keys, above.path)
+                smaller[name] = {v: d for v, d in degrees[name].items() if levels.get(short(v)) == level}
         found.append((smaller, {**caps, node.tables: unit * 2.0**level}))
     return found
 
 
-def _present(schema: Schema, node: AttributeNode, part: Degrees) -> dict[Value, int]:
+def _present(schema: Schema, node: AttributeNode, degrees: Degrees) -> dict[Value, int]:
     """How many results the tables below a node have at each value of its path; a leaf: of what its table shares."""
     if not node.children:
         (name,) = node.tables
-        return dict(part[name])
-    below = [_projected(schema, child, node.path, part) for child in node.children]
+        return dict(degrees[name])
+    keys = [child.path if child.children else boundary(schema, child.tables) for child in node.children]
+    found = [_present(schema, child, degrees) for child in node.children]
+    below = [_summed(values, of, node.path) for values, of in zip(found, keys, strict=True)]
     common = set(below[0]).intersection(*below[1:])
     return {value: math.prod(of[value] for of in below) for value in common}
 
 
-def _projected(schema: Schema, child: AttributeNode, path: Sequence[str], part: Degrees) -> dict[Value, int]:
-    keys = child.path if child.children else boundary(schema, child.tables)
+def _shortened(keys: Sequence[str], path: Sequence[str]) -> Callable[[Value], Value]:
     position = [keys.index(a) for a in path]
-    sums: dict[Value, int] = defaultdict(int)
-    for value, weight in _present(schema, child, part).items():
-        sums[tuple(value[p] for p in position)] += weight
+    return lambda value: tuple(value[p] for p in position)
+
+
+def _summed(values: Mapping[Value, int], keys: Sequence[str], path: Sequence[str]) -> dict[Value, int]:
+    sums, short = defaultdict[Value, int](int), _shortened(keys, path)
+    for value, weight in values.items():
+        sums[short(value)] += weight
     return sums

@@ -7,9 +7,8 @@ everything here is public.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.spec.schema import Attribute, Schema, Table
+from dpjoin.theory.exponents import cover_and_packing
 
 Columns = Mapping[str, NDArray[np.int64]]
 SHAPES = {
@@ -52,15 +52,16 @@ class Instance:
         return {name: pa.table(dict(columns)) for name, columns in self.tables.items()}
 
 
-def shape_schema(shape: str, sizes: Mapping[str, int], extra: Mapping[str, Sequence[str]] | None = None) -> Schema:
+def shape_schema(shape: str, sizes: Mapping[str, int]) -> Schema:
     """Tables R1, R2, … of a shape. Attributes with a size have the domain 0 … size - 1; the others are keys."""
-    more = extra or {}
-    tables = {f"R{i}": (*letters, *more.get(f"R{i}", ())) for i, letters in enumerate(SHAPES[shape], 1)}
+    return _schema({f"R{i}": letters for i, letters in enumerate(SHAPES[shape], 1)}, sizes)
+
+
+def _schema(tables: Mapping[str, Iterable[str]], sizes: Mapping[str, int]) -> Schema:
     names = dict.fromkeys(a for attributes in tables.values() for a in attributes)
-    attributes = (
-        Attribute(name=a, range=(0, sizes[a] - 1)) if a in sizes else Attribute(name=a, key=True) for a in names
-    )
-    return Schema(tuple(Table(name=n, attributes=a) for n, a in tables.items()), tuple(attributes))
+    declared = (Table(name=n, attributes=tuple(a)) for n, a in tables.items())
+    made = (Attribute(name=a, range=(0, sizes[a] - 1)) if a in sizes else Attribute(name=a, key=True) for a in names)
+    return Schema(tuple(declared), tuple(made))
 
 
 # Figures and examples ------------------------------------------------------------------------------------------------
@@ -69,12 +70,10 @@ def shape_schema(shape: str, sizes: Mapping[str, int], extra: Mapping[str, Seque
 def figure_1(n: int) -> tuple[Instance, Instance]:
     """Neighbours with join sizes n and 0: all of A joins b_0, and R2 holds (b_0, c_0) or nothing."""
     schema = shape_schema("two_table", {"A": n, "B": n, "C": n})
-    first = {"A": np.arange(n), "B": np.zeros(n, np.int64)}
-    found = []
-    for count in (1, 0):
-        tables = {"R1": first, "R2": {"B": np.zeros(count, np.int64), "C": np.zeros(count, np.int64)}}
-        found.append(Instance(schema, tables, n * count, n))
-    return found[0], found[1]
+    first, zero = {"A": np.arange(n), "B": np.zeros(n, np.int64)}, np.zeros(1, np.int64)
+    both = ({"R1": first, "R2": dict.fromkeys("BC", rows)} for rows in (zero, zero[:0]))
+    one, none = (Instance(schema, tables, size, n) for tables, size in zip(both, (n, 0), strict=True))
+    return one, none
 
 
 def figure_2() -> Instance:
@@ -97,12 +96,17 @@ def example_gap(k: int) -> Instance:
 
 def by_degrees(degrees: Sequence[tuple[int, int]], *, values: int) -> Instance:
     """Two tables with the same degrees: (degree, how many join values have it). Rows of a join value differ in A, C."""
-    each = np.repeat([d for d, _ in degrees], [count for _, count in degrees])
-    keys = np.repeat(np.arange(len(each)), each)
-    place = np.arange(len(keys)) - np.repeat(np.cumsum(each) - each, each)
+    each, keys, place = _counted(degrees)
     tables = {"R1": {"A": place % values, "B": keys}, "R2": {"B": keys, "C": place % values}}
     schema = shape_schema("two_table", {"A": values, "C": values})
     return Instance(schema, tables, int((each.astype(object) ** 2).sum()), int(each.max()))
+
+
+def _counted(degrees: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Of (degree, how many values have it): the degree of each value, and each row's value and number within it."""
+    each = np.repeat([d for d, _ in degrees], [count for _, count in degrees])
+    keys = np.repeat(np.arange(len(each)), each)
+    return each, keys, np.arange(len(keys)) - np.repeat(np.cumsum(each) - each, each)
 
 
 # Lower-bound families ------------------------------------------------------------------------------------------------
@@ -116,13 +120,12 @@ def reduction(shape: str, single: Sequence[int], side: int, *, carried: bool = T
     that shares no attribute with R1 then joins all of T, and the local sensitivity is at least |T|. With `carried`
     (ours) the attributes outside R1 carry the identity too, so every row joins at most one row of T.
     """
-    n, universe = sum(single), range(len(single))
-    ids = np.array([a * n + j for a in universe for j in range(n)])
-    used = [a * n + j for a in universe for j in range(single[a])]
-    first, *others = SHAPES[shape]
+    n, (first, *others) = sum(single), SHAPES[shape]
+    ids = np.arange(len(single) * n)
+    used = np.array([value * n + j for value, count in enumerate(single) for j in range(count)])
     outside = sorted({a for letters in others for a in letters} - set(first))
     delta = side ** len(outside)
-    tables: dict[str, Columns] = {"R1": {a: np.array(used, dtype=np.int64) for a in first}}
+    tables: dict[str, Columns] = {"R1": dict.fromkeys(first, used)}
     sensitivity = delta
     for number, letters in enumerate(others, 2):
         new = [a for a in letters if a in outside]
@@ -143,11 +146,9 @@ def conforming(levels: Sequence[tuple[int, int]]) -> Instance:
 
     With one level this is Theorem 3.5 again: a single table without repeated values, amplified by Δ.
     """
-    count = sum(n for n, _ in levels)
-    each = np.repeat([d for _, d in levels], [n for n, _ in levels])
-    keys = np.arange(count)
-    place = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
-    tables = {"R1": {"A": keys, "B": keys}, "R2": {"B": np.repeat(keys, each), "C": place}}
+    each, amplified, place = _counted([(degree, n) for n, degree in levels])
+    people = np.arange(len(each))
+    tables = {"R1": {"A": people, "B": people}, "R2": {"B": amplified, "C": place}}
     return Instance(shape_schema("two_table", {"C": int(each.max())}), tables, int(each.sum()), int(each.max()))
 
 
@@ -159,12 +160,8 @@ def with_bits(instance: Instance, bits: int, rng: np.random.Generator) -> Instan
     first = instance.tables["R1"]
     count, names = len(next(iter(first.values()))), [f"q{i}" for i in range(bits)]
     drawn = {q: (rng.random(count) < bias).astype(np.int64) for q, bias in zip(names, rng.random(bits), strict=True)}
-    old = instance.schema
-    attributes = [Attribute(name=a.name, key=True) for a in old.attributes]
-    attributes += [Attribute(name=q, range=(0, 1)) for q in names]
-    tables = [Table(name=t.name, attributes=(*t.attributes, *(names if t.name == "R1" else ()))) for t in old.tables]
-    schema = Schema(tuple(tables), tuple(attributes))
-    return replace(instance, schema=schema, tables={**instance.tables, "R1": {**first, **drawn}})
+    tables = {**instance.tables, "R1": {**first, **drawn}}
+    return replace(instance, schema=_schema(tables, dict.fromkeys(names, 2)), tables=tables)
 
 
 def uniform(shape: str, *, keys: int, degree: int, size: int, rng: np.random.Generator) -> Instance:
@@ -173,19 +170,14 @@ def uniform(shape: str, *, keys: int, degree: int, size: int, rng: np.random.Gen
     With m tables: OUT = keys·degree^m, Δ = degree^(m-1). Only the first VALUES_USED values occur, however many there
     are, with the same skewed shares.
     """
-    letters = [
-        [a for a in attributes if sum(a in other for other in SHAPES[shape]) > 1] for attributes in SHAPES[shape]
-    ]
+    letters = [[a for a in t if sum(a in other for other in SHAPES[shape]) > 1] for t in SHAPES[shape]]
     key = np.repeat(np.arange(keys), degree)
     skew = rng.dirichlet(np.full(VALUES_USED, 0.5), len(letters))
     tables = {
         f"R{i}": {**dict.fromkeys(joined, key), f"v{i}": rng.choice(VALUES_USED, len(key), p=skew[i - 1])}
         for i, joined in enumerate(letters, 1)
     }
-    names = sorted({a for joined in letters for a in joined})
-    attributes = [Attribute(name=a, key=True) for a in names]
-    attributes += [Attribute(name=f"v{i}", range=(0, size - 1)) for i in range(1, len(letters) + 1)]
-    schema = Schema(tuple(Table(name=n, attributes=tuple(c)) for n, c in tables.items()), tuple(attributes))
+    schema = _schema(tables, {f"v{i}": size for i in range(1, len(letters) + 1)})
     return Instance(schema, tables, keys * degree ** len(letters), degree ** (len(letters) - 1))
 
 
@@ -198,28 +190,17 @@ def agm_tight(shape: str, base: int) -> Instance:
     """
     tables = SHAPES[shape]
     letters = sorted(set("".join(tables)))
-    fixings = [packing(tables, frozenset())]
-    fixings.append(max((packing(tables, frozenset(t)) for t in tables), key=lambda p: sum(p.values())))
-    columns: dict[str, dict[str, list[int]]] = {f"R{i}": {a: [] for a in t} for i, t in enumerate(tables, 1)}
+    packings = [cover_and_packing({t: set(t) - set(fixed) for t in tables})[1] for fixed in ("", *tables)]
+    fixings = [packings[0], max(packings[1:], key=lambda packing: sum(packing.values()))]
+    rows: list[list[NDArray[np.int64]]] = [[] for _ in tables]
     join_size, sensitivity, start = 0, 0, 0
     for exponents in fixings:
-        sizes = {a: base ** int(2 * exponents.get(a, Fraction(0))) for a in letters}
-        for i, attributes in enumerate(tables, 1):
-            for row in product(*(range(start, start + sizes[a]) for a in attributes)):
-                for a, value in zip(attributes, row, strict=True):
-                    columns[f"R{i}"][a].append(value)
+        sizes = {a: base ** int(2 * exponents.get(a, 0)) for a in letters}
+        for some, attributes in zip(rows, tables, strict=True):
+            some.append(np.indices([sizes[a] for a in attributes]).reshape(len(attributes), -1) + start)
         join_size += math.prod(sizes.values())
         sensitivity = max(sensitivity, *(math.prod(sizes[a] for a in letters if a not in t) for t in tables))
         start = max(sizes.values())
-    arrays = {name: {a: np.array(v) for a, v in of.items()} for name, of in columns.items()}
+    whole = zip(tables, (np.concatenate(some, axis=1) for some in rows), strict=True)
+    arrays = {f"R{i}": dict(zip(t, columns, strict=True)) for i, (t, columns) in enumerate(whole, 1)}
     return Instance(shape_schema(shape, {}), arrays, join_size, sensitivity)
-
-
-def packing(tables: Sequence[str], fixed: frozenset[str]) -> dict[str, Fraction]:
-    """A largest fractional packing of the attributes that are not fixed: weights that sum to <= 1 in every table."""
-    from scipy.optimize import linprog
-
-    letters = sorted(set("".join(tables)) - fixed)
-    matrix = [[float(a in t) for a in letters] for t in tables]
-    solved = linprog([-1.0] * len(letters), A_ub=matrix, b_ub=[1.0] * len(tables), method="highs-ds")
-    return {a: Fraction(float(w)).limit_denominator(100) for a, w in zip(letters, solved.x, strict=True)}

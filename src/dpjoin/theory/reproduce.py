@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -18,15 +20,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dpjoin as dj
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.evaluation import exact_answers
+from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.residual import star
+from dpjoin.spec.workload import Products
 from dpjoin.theory import flawed, hard, lower, upper
-from dpjoin.theory.compare import exact_answers, largest_error
 from dpjoin.theory.facts import Facts, facts
-from dpjoin.theory.plot import Panel, Points, save
+from dpjoin.theory.figures import Panel, Points, save
 from dpjoin.theory.upper import Task, as_one
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
-PROFILES = {"paper": "red", "tight": "blue"}
+PROFILES = ("paper", "tight")
 SETTING = {"keys": 200, "degree": 60, "size": 32, "queries": 300, "epsilon": 1.0}
 THREE = {**SETTING, "keys": 2000, "degree": 20}
 """For three tables, where the sensitivity is the square of the degree."""
@@ -41,6 +46,8 @@ VARIED: dict[str, tuple[str, float, Sequence[float]]] = {
 Rows = list[list[str]]
 Found = tuple[str, list[Panel]]
 """A table for the page, and figures."""
+Made = Iterator[tuple[float, str]]
+"""The errors of releases, with what they measured."""
 LARGEST = 2**20
 """Cells up to which the paper's profile is run."""
 
@@ -58,20 +65,27 @@ class Case(NamedTuple):
     def method(self) -> str:
         return as_one(len(self.tables))
 
-    def errors(self, runs: int, *, budget: dj.Budget = BUDGET, method: str = "", profile: str = "tight") -> list[float]:
-        """The largest error of each of several releases."""
-        exact, given = exact_answers(self.workload, self.tables), (self.schema, self.workload, self.tables, budget)
-        name = method or self.method
-        return [largest_error(dj.release(*given, method=name, profile=profile), exact) for _ in range(runs)]
+    def exact(self) -> FloatArray:
+        engine = DuckEngine(self.schema, self.tables, attributes=self.workload.attributes)
+        return np.concatenate([answers for _, answers in exact_answers(engine, self.workload)])
+
+    def releases(self, runs: int, *, budget: dj.Budget = BUDGET, method: str = "", profile: str = "tight") -> Made:
+        """The largest error of each of several releases, and what it measured."""
+        exact, given = self.exact(), (self.schema, self.workload, self.tables, budget)
+        for _ in range(runs):
+            release = dj.release(*given, method=method or self.method, profile=profile)
+            yield float(np.abs(release.answer() - exact).max()), str(release.facts.get("strategy", ""))
+
+    def errors(self, runs: int, **how: Any) -> list[float]:
+        return [error for error, _ in self.releases(runs, **how)]
 
 
 def asked(name: str, instance: hard.Instance, count: int) -> Case:
     """Random sets of values of the first attribute that has a domain, times the same of the last."""
     schema = instance.schema
-    weights = {}
-    for a in (schema.queryable[0], schema.queryable[-1]):
-        sets = np.random.default_rng(ord(a[-1])).integers(0, 2, (count, schema.attribute(a).size))
-        weights[schema.tables_with(a)[0]] = ((a,), sets)
+    ends = {a: np.random.default_rng(ord(a[-1])) for a in (schema.queryable[0], schema.queryable[-1])}
+    sets = {a: rng.integers(0, 2, (count, schema.attribute(a).size)) for a, rng in ends.items()}
+    weights = {schema.tables_with(a)[0]: ((a,), some) for a, some in sets.items()}
     return Case(name, schema, instance.arrow(), dj.Workload.products(schema, weights))
 
 
@@ -101,6 +115,7 @@ def exponents(shape: str, parameters: Sequence[str], runs: int, most: int) -> Fo
     """Errors against several parameters."""
     found = [varied(shape, p, runs, most) for p in parameters]
     head = "join | parameter | exponent | theorem here | `paper` | step by step | `tight` | step by step"
+    head += " | uniform guess | `paper` / guess | `tight` measured"
     return markdown(f"Exponents, {shape}", head, [row for row, _ in found]), [panel for _, panel in found]
 
 
@@ -108,7 +123,8 @@ def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str],
     """Error against one parameter: the measured exponents beside the theorem's."""
     setting, exponent, values = VARIED[parameter]
     base, m = SETTING if shape == "two_table" else THREE, len(hard.SHAPES[shape])
-    points: dict[str, list[tuple[float, float]]] = {"theorem, constant 1": [], **{p: [] for p in PROFILES}}
+    points: dict[str, list[tuple[float, float]]] = {n: [] for n in ("theorem, constant 1", "uniform guess", *PROFILES)}
+    ways = dict[str, None]()
     for value in values[:most]:
         now = {**base, setting: value * base[setting] if parameter == "n" else value}
         if parameter == "Δ":
@@ -121,17 +137,26 @@ def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str],
         x = {"n": instance.rows, "Δ": instance.sensitivity, **logs}.get(parameter, value)
         stated = upper.theorem(supposed(shape, keys, degree), Task.of(case.workload, budget), case.method)
         points["theorem, constant 1"].append((x, stated))
+        points["uniform guess"].append((x, off_by_guessing(case, instance.join_size)))
         for p in PROFILES:
-            points[p] += [(x, error) for error in case.errors(runs, budget=budget, profile=p)]
+            made = list(case.releases(runs, budget=budget, profile=p))
+            points[p] += [(x, error) for error, _ in made]
+        ways |= dict.fromkeys(re.sub(r"\d+ (product )?", "", way.partition(",")[0]) for _, way in made)
     fits = {name: slope(found) for name, found in points.items()}
     words = {p: "{:+.2f} ± {:.2f}".format(*fits[p]) for p in PROFILES}
     row = [shape, parameter, f"{exponent:+.2f}", f"{fits['theorem, constant 1'][0]:+.2f}"]
     row += [cell for p in PROFILES for cell in (words[p], local_slopes(points[p]))]
-    panel = Panel(f"{shape}: error against {parameter}", parameter, "largest error, in join results")
-    panel.series.append(("theorem, constant 1", "grey", "dash", points["theorem, constant 1"]))
-    for p, colour in PROFILES.items():
-        panel.series.append((f"{p}: slope {words[p]}", colour, "dots", points[p]))
-    return row, panel
+    over_guess = median(error for _, error in points["paper"][:runs]) / points["uniform guess"][0][1]
+    row += [f"{fits['uniform guess'][0]:+.2f}", f"{over_guess:.2f}", ", ".join(ways)]
+    series = {name + (f": slope {words[name]}" if name in words else ""): of for name, of in points.items()}
+    return row, Panel(f"{shape}: error against {parameter}", parameter, "largest error, in join results", series, True)
+
+
+def off_by_guessing(case: Case, size: int) -> float:
+    """The largest error of the uniform distribution over all cells, for queries that are products of sets."""
+    parts = [sets for group in case.workload.groups if isinstance(group, Products) for _, sets in group.parts]
+    shares = np.prod([(sets > 0).mean(axis=1) for sets in parts], axis=0)
+    return float(np.abs(case.exact() - size * shares).max())
 
 
 def speaking(shapes: Sequence[str]) -> Found:
@@ -141,12 +166,10 @@ def speaking(shapes: Sequence[str]) -> Found:
         method, sizes = as_one(len(hard.SHAPES[shape])), [supposed(shape, 4**i, 60) for i in range(1, 19)]
         bounds = {"theorem, constant 1": [upper.theorem(known, task, method) for known in sizes]}
         bounds |= {p: [upper.proved(known, task, method, p) for known in sizes] for p in PROFILES}
-        panels.append(Panel(f"{shape}: bounds, all degrees 60", "n", "bound / join size"))
-        rows.append([shape])
-        for name, of in bounds.items():
-            points = [(known.rows, bound / known.join_size) for known, bound in zip(sizes, of, strict=True)]
-            panels[-1].series.append((name, PROFILES.get(name, "grey"), "line", points))
-            rows[-1].append(next((f"{n:.1e}" for n, share in points if share < 0.5), "never"))
+        lines = {n: [(k.rows, b / k.join_size) for k, b in zip(sizes, of, strict=True)] for n, of in bounds.items()}
+        panels.append(Panel(f"{shape}: bounds, all degrees 60", "n", "bound / join size", lines))
+        speak = (next((f"{n:.1e}" for n, share in points if share < 0.5), "never") for points in lines.values())
+        rows.append([shape, *speak])
     head = "join | theorem, constant 1 | `paper`, proved | `tight`, proved"
     return markdown("From which n on bounds are below half of the join", head, rows), panels
 
@@ -164,9 +187,7 @@ def gap(powers: Sequence[int], runs: int) -> Found:
         for name, points in ratios.items():
             points.append((k, both["uniformize"][name] / both["two_table"][name]))
         rows.append([f"{v:,}" for v in (k, known.rows, known.join_size)] + [f"{r[-1][1]:.2f}" for r in ratios.values()])
-    panel = Panel("Example 4.2: error of Uniformize / TwoTable", "k", "ratio")
-    for name, points in ratios.items():
-        panel.series.append((name, PROFILES.get(name, "grey"), "line", points))
+    panel = Panel("Example 4.2: error of Uniformize / TwoTable", "k", "ratio", ratios)
     return markdown("Example 4.2, Uniformize / TwoTable", "k | n | OUT | theorem | `paper` | `tight`", rows), [panel]
 
 
@@ -175,9 +196,8 @@ def attacks(sizes: Sequence[int], runs: int) -> Found:
     most = flawed.best_guess(BUDGET)
     ideas = {"first idea": flawed.idea_one, "second idea": flawed.idea_two}
     found = {name: [(n, flawed.success(idea, n, BUDGET, runs)) for n in sizes] for name, idea in ideas.items()}
-    panel = Panel("Attacks on the flawed ideas", "n", "share of right guesses")
-    panel.series += [(name, "orange" if "second" in name else "red", "line", points) for name, points in found.items()]
-    panel.series.append((f"(1, 1e-6) allows {most:.3f}", "grey", "dash", [(n, most) for n in sizes]))
+    allowed = {f"(1, 1e-6) allows {most:.3f}": [(n, most) for n in sizes]}
+    panel = Panel("Attacks on the flawed ideas", "n", "share of right guesses", found | allowed)
     rows = [[str(n), *(f"{p[i][1]:.3f}" for p in found.values()), f"{most:.3f}"] for i, n in enumerate(sizes)]
     return markdown("Attacks: share of right guesses", "n | first idea | second idea | allowed", rows), [panel]
 
@@ -194,11 +214,9 @@ def families(bits: int) -> Iterator[Case]:
     for name, plain in made.items():
         count = 25 * bits if name.endswith("many bits") else bits
         instance = hard.with_bits(plain, count, rng)
-        people = len(instance.tables["R1"]["q0"])
+        people = len(instance.tables["R1"]["q0"]) if name.startswith(("Theorem 1.6", "Theorem 3.5")) else 0
         traced = lower.fingerprinting(people, count, epsilon=1.0, delta=1e-6, sensitivity=plain.sensitivity)
-        reduced = name.startswith(("Theorem 1.6", "Theorem 3.5"))
-        workload = dj.Workload.marginals(instance.schema, 1)
-        yield Case(name, instance.schema, instance.arrow(), workload, traced if reduced else 0.0)
+        yield Case(name, instance.schema, instance.arrow(), dj.Workload.marginals(instance.schema, 1), traced)
 
 
 def between(title: str, cases: Iterable[Case], runs: int) -> Found:
@@ -209,9 +227,9 @@ def between(title: str, cases: Iterable[Case], runs: int) -> Found:
         least = max(case.traced, lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0])
         numbers: list[float] = [known.join_size, known.local, least, lower.theorem(known, task, case.method)]
         for p in PROFILES:
-            small = p == "tight" or case.workload.cells <= LARGEST
-            numbers.append(median(case.errors(runs, profile=p)) if small else math.nan)
-            numbers.append(upper.proved(known, task, case.method, p) if small else math.nan)
+            fits = p == "tight" or case.workload.cells <= LARGEST
+            both = median(case.errors(runs, profile=p)) if fits else math.nan, upper.proved(known, task, case.method, p)
+            numbers += both if fits else [math.nan, math.nan]
         numbers.append(median(case.errors(runs, method="auto")))
         rows.append([case.name, *("" if math.isnan(v) else f"{v:,.0f}" for v in numbers)])
     head = "tables | OUT | Δ | proved lower | Ω̃, constant 1 | `paper` | its bound | `tight` | its bound | `auto`"
@@ -220,18 +238,17 @@ def between(title: str, cases: Iterable[Case], runs: int) -> Found:
 
 def timing(sizes: Sequence[int], runs: int) -> Found:
     """Seconds of a release against the rows of both tables."""
-    panel, rows = Panel("Time of a release", "n", "seconds"), []
-    for p, colour in PROFILES.items():
-        points = []
+    points: dict[str, list[tuple[float, float]]] = {p: [] for p in PROFILES}
+    for p in PROFILES:
         for keys in sizes:
             instance = hard.uniform("two_table", keys=keys, degree=5, size=16, rng=np.random.default_rng(3))
             given = (instance.schema, dj.Workload.marginals(instance.schema, 2), instance.arrow(), BUDGET)
             for _ in range(runs):
                 started = time.perf_counter()
                 dj.release(*given, method="two_table", profile=p)
-                points.append((instance.rows, time.perf_counter() - started))
-        panel.series.append((p, colour, "dots", points))
-        rows.append([p, "{:+.2f} ± {:.2f}".format(*slope(points)), f"{points[-1][1]:.2f}"])
+                points[p].append((instance.rows, time.perf_counter() - started))
+    rows = [[p, "{:+.2f} ± {:.2f}".format(*slope(of)), f"{of[-1][1]:.2f}"] for p, of in points.items()]
+    panel = Panel("Time of a release", "n", "seconds", points, True)
     return markdown("Time", "profile | slope | seconds at the largest n", rows), [panel]
 
 
@@ -256,8 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found["gap"] = gap((3,) if quick else (4, 6, 8), runs)
     found["attacks"] = attacks((10, 30) if quick else (10, 20, 30, 50, 100, 200, 500), 20 if quick else 400)
     found["time"] = timing((500, 1000) if quick else (2000, 8000, 30_000, 100_000, 300_000), runs)
-    cases = list(families(6 if quick else 12))
-    found["families"] = between("Hard families", cases[:1] if quick else cases, runs)
+    found["families"] = between("Hard families", islice(families(6 if quick else 12), 1 if quick else None), runs)
     options.to.mkdir(parents=True, exist_ok=True)
     for name, (_, panels) in found.items():
         if panels:

@@ -15,8 +15,8 @@ partition loses beyond that is not in the bound. No bound exceeds the trivial on
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 
 from dpjoin.measure.shares import tight_shares
 from dpjoin.paper.alg2_pmw import paper_rounds
@@ -25,7 +25,7 @@ from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Products, Workload
 from dpjoin.theory.exponents import worst_case_error_exponent
-from dpjoin.theory.facts import Facts, configurations, copies_of, level_of, uniform_partition
+from dpjoin.theory.facts import Facts, configurations, copies_of, uniform_partition
 
 METHODS = ("two_table", "multi_table", "uniformize", "hierarchical")
 SELECT_SHARE = 0.5
@@ -82,11 +82,8 @@ def as_one(tables: int) -> str:
 def theorem(known: Facts, task: Task, method: str) -> float:
     """Theorems 3.3, 1.5, 4.4 and C.2 with 1 for the hidden constant."""
     lam, size = task.lam, known.join_size
-    if method == "two_table":
-        bound = known.local + lam
-        found = math.sqrt(size * bound) + bound * math.sqrt(lam)
-    elif method == "multi_table":
-        bound = known.residual(1 / lam)
+    if method in ("two_table", "multi_table"):
+        bound = known.local + lam if method == "two_table" else known.residual(1 / lam)
         found = math.sqrt(size * bound) + bound * math.sqrt(lam)
     elif method == "uniformize":
         parts = uniform_partition(known, lam).items()
@@ -121,14 +118,9 @@ def paper_part(size: float, bound: float, task: Task, epsilon: float, delta: flo
     """
     shift = largest_shift(epsilon / 2, delta / 2, failure / 3) * bound
     total = size + shift
-
-    def rounds(at: float) -> int:
-        cap = max(1, math.ceil(bound))
-        return paper_rounds(
-            total=at, bound=cap, epsilon=epsilon, delta=delta, cells=int(task.cells), queries=task.queries
-        )
-
-    most, least = rounds(total), rounds(size)
+    asked = {"cells": int(task.cells), "queries": task.queries}
+    rounds = partial(paper_rounds, bound=max(1, math.ceil(bound)), epsilon=epsilon, delta=delta, **asked)
+    most, least = rounds(total=total), rounds(total=size)
     each = epsilon / (16 * math.sqrt(most * math.log(1 / delta)))
     rare = math.log(3 * most / failure)
     noise, choice = bound / each * (rare + 1), 2 * bound / each * (task.log_queries + rare)
@@ -158,9 +150,10 @@ def largest_shift(epsilon: float, delta: float, failure: float) -> float:
     return min(2 * half_width, half_width + math.log(1 / (2 * failure)) / epsilon) + 1
 
 
-def _parts(
-    known: Facts, task: Task, method: str, profile: str, failure: float
-) -> tuple[list[tuple[float, float]], int]:
+Parts = list[tuple[float, float]]
+
+
+def _parts(known: Facts, task: Task, method: str, profile: str, failure: float) -> tuple[Parts, int]:
     """(join size, bound on the sensitivity) of each part, and in how many parts one row can be."""
     paper, half = profile == "paper", (task.budget.epsilon / 2, task.budget.delta / 2)
     shares = tight_shares(task.budget, noisy_bound=True)
@@ -171,30 +164,18 @@ def _parts(
     else:
         deviation = math.sqrt(math.log(1 / failure) / float(shares.bound.rho))
         shift = math.ceil(min(2.0 * shares.half_width, shares.half_width + deviation + 1))
-    if method == "two_table" or (method == "multi_table" and not paper):
-        bound = gauge_bound(known.boundaries, gauge(known.boundaries) + math.ceil(shift))
-        return [(known.join_size, bound)], 1
-    if method == "multi_table":
-        return [(known.join_size, known.residual(1 / task.lam) * math.exp(shift / task.lam))], 1
+    if method in ("two_table", "multi_table"):
+        smooth, b = paper and method == "multi_table", known.boundaries
+        residual = known.residual(1 / task.lam) * math.exp(shift / task.lam) if smooth else math.inf
+        return [(known.join_size, residual if smooth else gauge_bound(b, gauge(b) + math.ceil(shift)))], 1
     copies = 1 if method == "uniformize" else copies_of(known, task.lam)
     widest = 2 * (largest_shift(half[0] / copies, half[1] / copies, 0.5) if paper else shares.half_width * copies)
     if method == "uniformize":
         own = largest_shift(half[0] / 2, half[1] / 2, failure) if paper else 0.0
-        return [(size, cap + own) for size, cap in _possible_levels(known, widest)], copies
+        levels = uniform_partition(known, widest / 2, noise=widest)
+        return [(size, widest / 2 * 2.0**i + own) for i, size in levels.items()], copies
     every = configurations(known, task.lam)
     return [(c.join_size, c.widened(widest).local) for c in every], copies
-
-
-def _possible_levels(known: Facts, shift: float) -> list[tuple[float, float]]:
-    """(join size, cap) of levels of doubling noisy degrees; every join value counts wherever noise can put it."""
-    first, second = known.degrees.values()
-    sizes: dict[int, float] = defaultdict(float, {1: 0.0})
-    for value, degree in first.items():
-        other = second.get(value, 0)
-        low, high = (level_of(max(degree, other) + x, shift / 2) for x in (0.0, shift))
-        for level in range(low, high + 1):
-            sizes[level] += degree * other
-    return [(size, shift / 2 * 2.0**level) for level, size in sizes.items()]
 
 
 # The worst case over all instances -----------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class Owners:
     def limits(self) -> list[int]:
         """Where to clip, from one result to a little beyond the last owner that stands out."""
         last = float(self.results[np.max(np.flatnonzero(self.owners), initial=0)])
-        return [edge for edge in EDGES if edge <= 1.5 * last + 1]
+        return [edge for edge in EDGES if edge <= constants.LARGEST_LIMIT * last + 1]
 
     def lost(self, clip: Clip) -> NoisyTotal:
         """How many join results a clip takes away of owners that stand out."""
@@ -54,12 +54,13 @@ class Owners:
         At most as many as there are results of owners that stand out: then little is known of the join.
         """
         beyond = np.cumsum(self.owners[::-1])[::-1]
-        clear, seen = (np.flatnonzero(beyond > times * self.deviation) for times in (16, 4))
+        marks = (constants.MANY_OWNERS, constants.SOME_OWNERS)
+        clear, seen = (np.flatnonzero(beyond > times * self.deviation) for times in marks)
         if not len(clear) or not len(seen) or seen[-1] <= clear[-1]:
             return 0.0
         many, few = float(beyond[clear[-1]]), float(beyond[seen[-1]])
         first, last = float(self.edges[clear[-1]]), float(self.edges[seen[-1]])
-        power = max(0.5, math.log(many / few) / math.log(last / first))
+        power = max(constants.LEAST_POWER, math.log(many / few) / math.log(last / first))
         start = max(last, float(limit))
         owners = few * (start / last) ** -power
         if owners <= 1:
@@ -78,8 +79,9 @@ def owners_told(noisy: NoisyOwners) -> Owners:
 
 
 def few_owners_told(noisy: NoisyOwners) -> Owners:
-    """The same of few wide buckets: up to the last with more owners than three deviations of its noise."""
-    return _up_to(noisy, 1 + int(np.max(np.flatnonzero(_counts(noisy) > 3 * noisy.deviation), initial=-1)))
+    """The same of few wide buckets: up to the last that stands out by itself."""
+    clear = _counts(noisy) > constants.WIDE_BUCKET * noisy.deviation
+    return _up_to(noisy, 1 + int(np.max(np.flatnonzero(clear), initial=-1)))
 
 
 def _counts(noisy: NoisyOwners) -> FloatArray:

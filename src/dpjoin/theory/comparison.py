@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dpjoin.errors import SpecError
+from dpjoin.evaluation import evaluate
 from dpjoin.privacy.accounting import Budget
 from dpjoin.released.release import Release
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 from dpjoin.theory import lower, upper
-from dpjoin.theory.facts import WARNING, PrivateFacts, facts
+from dpjoin.theory.facts import Private, facts
 from dpjoin.theory.upper import Task
 
 
@@ -36,11 +35,8 @@ class Bounds:
     """The upper bound with all constants."""
 
 
-class PrivateBounds(Bounds):
+class PrivateBounds(Private, Bounds):
     """The same of private tables."""
-
-    def __repr__(self) -> str:
-        return WARNING + super().__repr__()
 
 
 def bounds(
@@ -52,7 +48,6 @@ def bounds(
     budget: Budget | None = None,
     method: str | None = None,
     profile: str = "tight",
-    failure: float = 0.05,
     public: bool = False,
 ) -> Bounds:
     """Lower bound, what the release got, upper bound.
@@ -70,26 +65,11 @@ def bounds(
     if method not in upper.METHODS:
         raise SpecError(f"method {method!r} must be one of {', '.join(upper.METHODS)}; no other has a theorem")
     known = facts(schema, tables, public=public)
-    kind = PrivateBounds if isinstance(known, PrivateFacts) else Bounds
-    return kind(
+    return (Bounds if public else PrivateBounds)(
         join_size=known.join_size,
         lower=lower.theorem(known, task, method),
         neighbours=lower.neighbours(known.local, epsilon=task.budget.epsilon, delta=task.budget.delta)[0],
-        measured=None if release is None else largest_error(release, exact_answers(workload, tables)),
+        measured=None if release is None else evaluate(release, tables).max_error,
         theorem=upper.theorem(known, task, method),
-        proved=upper.proved(known, task, method, profile, failure=failure),
+        proved=upper.proved(known, task, method, profile),
     )
-
-
-def exact_answers(workload: Workload, tables: Mapping[str, Any]) -> Any:
-    """The exact answers, one after the other. Private unless the tables are not."""
-    from dpjoin.engine.duck import DuckEngine
-
-    engine = DuckEngine(workload.schema, tables, attributes=workload.attributes)
-    found = zip(engine.exact_answers(workload.groups), workload.groups, strict=True)
-    return np.concatenate([np.asarray(answers, dtype=float) * float(group.unit) for answers, group in found])
-
-
-def largest_error(release: Release, exact: Any) -> float:
-    """Of any query of the release's workload. Private, as the exact answers are."""
-    return float(np.abs(np.asarray(release.answer()) - exact).max())

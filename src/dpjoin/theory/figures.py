@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 Points = Sequence[tuple[float, float]]
-COLOURS = {"blue": "#2563eb", "red": "#dc2626", "orange": "#d97706", "grey": "#64748b"}
+BLUE, RED, ORANGE, GREY = "#2563eb", "#dc2626", "#d97706", "#64748b"
+COLOURS = {"paper": RED, "tight": BLUE, "first idea": RED, "second idea": ORANGE, "uniform guess": ORANGE}
+"""By the name of a series up to a colon. All others are what these are compared with: grey and dashed."""
 GRID = 'stroke="#e2e8f0"'
 WIDTH, HEIGHT, LEFT, TOP = 310, 240, 88, 40
 FONT = 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12"'
 
 
-@dataclass
+@dataclass(frozen=True)
 class Panel:
-    """One pair of axes. Series are lines, dashed lines or dots, in the order of the legend."""
+    """One pair of axes, with series by name in the order of the legend."""
 
     title: str
     across: str
     up: str
-    series: list[tuple[str, str, str, Points]] = field(default_factory=list)
-    """(name, colour, "line" | "dash" | "dots", points)."""
+    series: Mapping[str, Points]
+    dots: bool = False
 
     def draw(self) -> list[str]:
         """SVG elements, in a box that begins at the origin."""
-        values = [p for *_, points in self.series for p in points if p[0] > 0 and p[1] > 0]
+        values = [p for points in self.series.values() for p in points if p[0] > 0 and p[1] > 0]
         (x0, x1), (y0, y1) = (_ends([p[i] for p in values]) for i in (0, 1))
 
         def at(x: float, y: float) -> tuple[float, float]:
@@ -42,11 +44,13 @@ class Panel:
         out.append(f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
         out.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 36, self.across))
         out.append(f'<g transform="translate(24 {TOP + HEIGHT / 2}) rotate(-90)">{text(0, 0, self.up)}</g>')
-        for number, (name, colour, style, points) in enumerate(self.series):
+        for number, (name, points) in enumerate(self.series.items()):
+            colour = COLOURS.get(name.partition(":")[0], GREY)
+            dots = self.dots and colour != GREY
             places = [at(x, y) for x, y in points if x > 0 and y > 0]
             row = TOP + HEIGHT + 58 + 17 * number
-            out += _drawn(places, COLOURS[colour], style)
-            out += _drawn([(LEFT, row - 4), (LEFT + 24, row - 4)], COLOURS[colour], style)
+            out += _drawn(places, colour, dots)
+            out += _drawn([(LEFT, row - 4), (LEFT + 24, row - 4)], colour, dots)
             out.append(text(LEFT + 34, row, name, "start"))
         return out
 
@@ -56,10 +60,7 @@ def save(path: Path, panels: Sequence[Panel]) -> None:
     tall = TOP + HEIGHT + 66 + 17 * max(len(p.series) for p in panels)
     width, height = min(3, len(panels)) * (LEFT + WIDTH + 24), math.ceil(len(panels) / 3) * tall
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT}>',
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT}><rect width="100%" height="100%" fill="white"/>']
     for i, panel in enumerate(panels):
         place = f"{i % 3 * (LEFT + WIDTH + 24)} {i // 3 * tall}"
         lines += [f'<g transform="translate({place})">', *panel.draw(), "</g>"]
@@ -71,11 +72,11 @@ def text(x: float, y: float, words: str, anchor: str = "middle", weight: str = "
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="#0f172a">{words}</text>'
 
 
-def _drawn(places: Points, colour: str, style: str) -> list[str]:
-    if style == "dots":
+def _drawn(places: Points, colour: str, dots: bool) -> list[str]:
+    if dots:
         return [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}" fill-opacity="0.75"/>' for x, y in places]
     line = " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
-    dash = ' stroke-dasharray="6 4"' if style == "dash" else ""
+    dash = ' stroke-dasharray="6 4"' if colour == GREY else ""
     return [f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>']
 
 

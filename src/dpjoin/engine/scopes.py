@@ -1,0 +1,52 @@
+"""Which tables look at which attributes of a marginal, and marginals that are computed side by side: shapes only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dpjoin.engine.integers import Exact
+from dpjoin.engine.interface import Scope
+from dpjoin.spec.schema import Schema
+
+
+def placed(schema: Schema, scope: Scope) -> dict[str, Scope]:
+    """Which table looks at which attributes of the scope, as few tables as it takes."""
+    joins = schema.compared_attributes
+    at = {a: schema.owner(a) for a in scope if a not in joins}
+    for a in scope:
+        if a in joins:
+            holders = schema.tables_with(a)
+            at[a] = next((t for t in holders if t in at.values()), holders[0])
+    return {t.name: tuple(a for a in scope if at[a] == t.name) for t in schema.tables if t.name in at.values()}
+
+
+def rectangles(pairs: Sequence[tuple[Scope, Scope]]) -> list[tuple[list[Scope], list[Scope]]]:
+    """Group the pairs (left, right) into full rectangles: left scopes that need the same right scopes."""
+    partners: dict[Scope, list[Scope]] = {}
+    for left, right in pairs:
+        partners.setdefault(left, []).append(right)
+    found: dict[tuple[Scope, ...], list[Scope]] = {}
+    for left, rights in partners.items():
+        found.setdefault(tuple(sorted(rights)), []).append(left)
+    return [(lefts, list(rights)) for rights, lefts in found.items()]
+
+
+def exact_narrowed(schema: Schema, scope: Scope, computed: Mapping[Scope, Exact]) -> Exact:
+    """A marginal summed from the smallest wider one."""
+    wide = min((s for s in computed if set(scope) <= set(s)), key=schema.cells)
+    return np.asarray(computed[wide].sum(axis=tuple(i for i, a in enumerate(wide) if a not in scope)))
+
+
+def split(schema: Schema, exact: Exact, parts: Sequence[Sequence[Scope]]) -> dict[Scope, Exact]:
+    """The marginals that lie side by side along each axis."""
+    found = {}
+    starts = [np.cumsum([0, *map(schema.cells, scopes)]) for scopes in parts]
+    for at in itertools.product(*(range(len(scopes)) for scopes in parts)):
+        block = exact[tuple(slice(s[i], s[i + 1]) for s, i in zip(starts, at, strict=True))]
+        names = tuple(a for scopes, i in zip(parts, at, strict=True) for a in scopes[i])
+        scope = schema.in_order(names)
+        found[scope] = block.reshape(schema.shape(names)).transpose([names.index(a) for a in scope])
+    return found

@@ -1,0 +1,71 @@
+"""Tables inside DuckDB and SQLite files."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+
+from dpjoin.engine.dialect import identifier
+from dpjoin.engine.sources.connections import attach
+from dpjoin.engine.sources.opened import OpenedTable, Opening, unreadable
+from dpjoin.engine.sources.values import text, wanted, with_all
+from dpjoin.errors import SourceError, suggest
+
+_BATCH = 65_536
+
+
+def open_database(opening: Opening, path: Path, table: str | None) -> OpenedTable:
+    with open(path, "rb") as file:
+        is_sqlite = file.read(16).startswith(b"SQLite format 3")
+    return (_open_sqlite if is_sqlite else _open_duckdb)(opening, f"database {str(path)!r}", path, table)
+
+
+def _open_duckdb(opening: Opening, origin: str, path: Path, table: str | None) -> OpenedTable:
+    connection, catalog = opening.connection, f"file {path.resolve()}"
+    alias = identifier(catalog)
+    with unreadable(opening.name, origin, "DuckDB or SQLite"):
+        attach(connection, path, alias)
+        found = connection.execute(
+            "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_catalog = ?",
+            [catalog],
+        ).fetchall()
+    known = {t if s == "main" else f"{s}.{t}": (s, t, kind) for s, t, kind in found}
+    schema_name, table_name, kind = known[_table_of(opening.name, origin, table, list(known))]
+    with unreadable(opening.name, origin, "DuckDB"):
+        rows = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
+        return opening.viewed(origin, rows, countable=kind == "BASE TABLE")
+
+
+def _open_sqlite(opening: Opening, origin: str, path: Path, table: str | None) -> OpenedTable:
+    """SQLite gives every cell its own type, so all of them are read as text."""
+    with (
+        unreadable(opening.name, origin, "SQLite"),
+        closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database,
+    ):
+        database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        found = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+        inner = identifier(_table_of(opening.name, origin, table, [n for (n,) in found]))
+        names = [d[0] for d in database.execute(f"SELECT * FROM {inner} LIMIT 0").description]
+        empty = pa.table({n: pa.array([], pa.string()) for n in names})
+        read = wanted(names, opening.columns)
+        rows = database.execute(f"SELECT {', '.join(map(identifier, read)) or '1'} FROM {inner}")
+        parts = [empty.select(read)]
+        while read and (batch := rows.fetchmany(_BATCH)):
+            texts = [pa.array(map(text, values), pa.string()) for values in zip(*batch, strict=True)]
+            parts.append(pa.table(texts, names=read))
+        return opening.registered(origin, with_all(pa.concat_tables(parts), empty), names)
+
+
+def _table_of(name: str, origin: str, table: str | None, known: Sequence[str]) -> str:
+    if table is None:
+        raise SourceError(
+            f"table {name!r}: {origin} holds several tables; name one in tables.{name}.table "
+            f"(it has: {', '.join(sorted(known)) or 'none'})"
+        )
+    if table not in known:
+        raise SourceError(f"table {name!r}: {origin} has no table {table!r}; {suggest(table, known)}")
+    return table

@@ -1,0 +1,186 @@
+// Charts as SVG: bars, lines and heat maps with error bars, stacked shares. Colours are in charts.css.
+
+import { cut, svg } from "./dom.js";
+import { percent, short, shown, ticks, withBar } from "./numbers.js";
+
+const TEXT = 13;
+
+export function picture(width, height, label, ...children) {
+  const box = { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label };
+  return svg("svg", box, children);
+}
+
+export function text(x, y, content, more = {}) {
+  const { full, ...attributes } = more;
+  return svg("text", { x, y, ...attributes }, content, full && full !== content && svg("title", {}, full));
+}
+
+function whisker(x1, y1, x2, y2) {
+  const [dx, dy] = x1 === x2 ? [4, 0] : [0, 4];
+  return [
+    svg("line", { class: "bar-line", x1, y1, x2, y2 }),
+    svg("path", { class: "bar-line", d: `M${x1 - dx},${y1 - dy}L${x1 + dx},${y1 + dy}M${x2 - dx},${y2 - dy}L${x2 + dx},${y2 + dy}` }),
+  ];
+}
+
+function reach(items) {
+  const ends = items.flatMap((i) => [i.value - (i.bar || 0), i.value + (i.bar || 0)]).filter(Number.isFinite);
+  const low = Math.min(0, ...ends), high = Math.max(0, ...ends);
+  return high > low ? [low, high] : [0, 1];
+}
+
+// Horizontal bars, one for each { label, value, bar }; a bar of null is not known, which is said.
+export function bars(items, width, label) {
+  const names = items.map((i) => cut(i.label, 30));
+  const left = Math.min(width * 0.34, 16 + 7.4 * Math.max(...names.map((n) => n.length), 3));
+  const numbers = items.map((i) => withBar(i.value, i.bar));
+  const right = Math.min(width * 0.3, 14 + 7.2 * Math.max(...numbers.map((n) => n.length)));
+  const row = 28, top = 6, height = top + row * items.length + 26;
+  const [low, high] = reach(items);
+  const x = (v) => left + ((v - low) / (high - low)) * (width - left - right);
+  const marks = ticks(low, high, Math.max(2, Math.floor((width - left - right) / 110)));
+  const drawn = items.map((item, i) => {
+    const y = top + row * i + row / 2;
+    return svg("g", { class: "item" },
+      text(left - 8, y + 4.5, names[i], { class: "label", "text-anchor": "end", full: item.label }),
+      svg("rect", { class: "fill", x: x(Math.min(0, item.value)), y: y - 8, height: 16, width: Math.abs(x(item.value) - x(0)) }),
+      item.bar === null ? text(x(item.value) + 5, y + 5, "?", { class: "unknown" }) : whisker(x(item.value - item.bar), y, x(item.value + item.bar), y),
+      text(width - 2, y + 4.5, numbers[i], { class: "value", "text-anchor": "end" }));
+  });
+  return picture(width, height, label,
+    marks.map((m) => [
+      svg("line", { class: m === 0 ? "axis" : "grid", x1: x(m), x2: x(m), y1: top, y2: height - 22 }),
+      text(x(m), height - 6, short(m), { class: "tick", "text-anchor": "middle" }),
+    ]), drawn);
+}
+
+const DASHES = ["", "7 4", "2 3", "10 3 2 3", "5 2", "1 5"];
+
+function mark(i, x, y) {
+  if (i % 3 === 1) return svg("rect", { class: `dot series-${i}`, x: x - 4, y: y - 4, width: 8, height: 8 });
+  if (i % 3 === 2) return svg("path", { class: `dot series-${i}`, d: `M${x},${y - 5}L${x + 5},${y + 4}L${x - 5},${y + 4}Z` });
+  return svg("circle", { class: `dot series-${i}`, cx: x, cy: y, r: 4 });
+}
+
+// Lines along ordered values: `at` are their labels, each series { label, items }. What has no order stands apart.
+export function lines(at, series, width, label, { apart = false, logarithmic = false } = {}) {
+  const many = at.length * series.length > 120;
+  const named = series.map((s) => cut(s.label, 18));
+  const left = 58, right = series.length > 1 ? 20 + 7.2 * Math.max(...named.map((n) => n.length)) : 24;
+  const top = 14, height = 360, bottom = height - 46;
+  const all = series.flatMap((s) => s.items);
+  const known = all.map((i) => i.value).filter((v) => v > 0);
+  const [low, high] = logarithmic
+    ? [Math.floor(Math.log10(Math.min(...known))), Math.ceil(Math.log10(Math.max(...known)))]
+    : reach(all);
+  const y = (v) => bottom - (((logarithmic ? Math.log10(v) : v) - low) / (high - low || 1)) * (bottom - top);
+  const marks = logarithmic
+    ? Array.from({ length: high - low + 1 }, (_, i) => 10 ** (low + i))
+    : ticks(low, high, 5);
+  const step = (width - left - right) / Math.max(1, at.length);
+  const x = (i) => left + step * (i + 0.5);
+  const every = Math.ceil((at.length * 64) / (width - left - right));
+  const joined = apart ? at.length - 1 : at.length;
+  const drawn = series.map((s, k) => {
+    // Series stand a little apart, so that their bars do not hide one another.
+    const shift = series.length > 1 && !many ? (k - (series.length - 1) / 2) * Math.min(6, step / (series.length + 1)) : 0;
+    const place = (i) => [x(i) + shift, y(s.items[i].value)];
+    const path = s.items.slice(0, joined).map((_, i) => `${i ? "L" : "M"}${place(i).map((p) => p.toFixed(1)).join(",")}`).join("");
+    const ends = s.items.filter((i) => i.bar !== null);
+    const band = many && !logarithmic && ends.length === s.items.length && s.items.slice(0, joined);
+    const edge = (sign) => band.map((item, i) => `${x(i)},${y(item.value + sign * item.bar).toFixed(1)}`);
+    return svg("g", { class: "item" },
+      band && svg("path", { class: `band series-${k}`, d: `M${edge(1).join("L")}L${edge(-1).reverse().join("L")}Z` }),
+      svg("path", { class: `line series-${k}`, d: path, "stroke-dasharray": DASHES[k] || null }),
+      many ? null : s.items.map((item, i) => svg("g", {},
+        item.bar !== null && !logarithmic && whisker(place(i)[0], y(item.value - item.bar), place(i)[0], y(item.value + item.bar)),
+        mark(k, ...place(i)), svg("title", {}, `${s.label} · ${at[i]}: ${withBar(item.value, item.bar)}`))));
+  });
+  return picture(width, height, label,
+    marks.map((m) => [
+      svg("line", { class: m === 0 ? "axis" : "grid", x1: left, x2: width - right, y1: y(m), y2: y(m) }),
+      text(left - 8, y(m) + 4, short(m), { class: "tick", "text-anchor": "end" }),
+    ]),
+    at.map((name, i) => (i % every && i !== at.length - 1) || (i === at.length - 1 && (i % every) && every > 1) ? null
+      : text(x(i), height - 24, cut(name, Math.max(6, Math.floor((step * every) / 7))), { class: "tick", "text-anchor": "middle", full: name })),
+    drawn, series.length > 1 && endLabels(series, named, width - right + 12, (s) => y(s.items[joined - 1].value), top, bottom));
+}
+
+// The name of each series at its end, moved apart where they would meet.
+function endLabels(series, named, x, height, top, bottom) {
+  const order = series.map((s, k) => ({ k, y: height(s) })).sort((a, b) => a.y - b.y);
+  order.forEach((o, i) => { if (i) o.y = Math.max(o.y, order[i - 1].y + 17); });
+  let last = bottom;
+  for (const o of [...order].reverse()) { o.y = Math.min(o.y, last); last = o.y - 17; }
+  return order.map(({ k, y }) => svg("g", {}, mark(k, x - 2, y), text(x + 8, y + 4.5, named[k], { class: "label", full: series[k].label })));
+}
+
+export const LEVELS = 6;
+
+// A map of cells: `item(i, j)` is { value, bar }; darker is more, and the number is in the cell where it fits.
+export function heat(rows, columns, item, width, label) {
+  const names = rows.map((r) => cut(r, 26));
+  const left = Math.min(width * 0.3, 14 + 7.4 * Math.max(...names.map((n) => n.length), 3));
+  const each = (width - left - 4) / columns.length;
+  const tall = each >= 92 ? 44 : rows.length > 30 ? 16 : 30;
+  const top = 26, height = top + tall * rows.length + 34;
+  const size = each >= 92 ? TEXT : 11;
+  const all = rows.flatMap((_, i) => columns.map((_, j) => item(i, j).value));
+  const most = Math.max(...all, 0) || 1;
+  const level = (v) => Math.min(LEVELS - 1, Math.floor(Math.sqrt(Math.max(0, v) / most) * LEVELS));
+  const every = Math.ceil(34 / each);
+  const cells = rows.map((r, i) => columns.map((c, j) => {
+    const { value, bar } = item(i, j);
+    const x = left + each * j, y = top + tall * i;
+    const title = `${r} · ${c}: ${withBar(value, bar)}`;
+    const fits = shown(value, bar).length * 7 < each && tall > 20;
+    return svg("g", { class: `cell level-${level(value)}` },
+      svg("rect", { x: x + 1, y: y + 1, width: Math.max(0.5, each - 2), height: tall - 2 }),
+      fits && text(x + each / 2, y + (tall > 40 ? 19 : tall / 2 + 4), shown(value, bar), { "text-anchor": "middle", "font-size": size }),
+      fits && tall > 40 && text(x + each / 2, y + 34, `± ${shown(bar)}`, { class: "small", "text-anchor": "middle" }),
+      svg("title", {}, title));
+  }));
+  const legend = Array.from({ length: LEVELS }, (_, k) => svg("g", { class: `cell level-${k}` },
+    svg("rect", { x: left + 34 * k, y: height - 20, width: 32, height: 10 })));
+  return picture(width, height, label,
+    columns.map((c, j) => j % every ? null : text(left + each * (j + 0.5), 17, cut(c, Math.max(3, Math.floor((each * every) / 7.4))), { class: "tick", "text-anchor": "middle", full: c })),
+    rows.map((r, i) => tall < 20 && i % 2 ? null : text(left - 8, top + tall * (i + 0.5) + 4.5, names[i], { class: "label", "text-anchor": "end", full: r })),
+    cells, legend,
+    text(left + 34 * LEVELS + 6, height - 11, `to ${short(most)}; darker is more`, { class: "tick" }));
+}
+
+// Shares of a whole, side by side, named where there is room; the table has the rest.
+export function shares(items, width, label) {
+  const whole = items.reduce((sum, i) => sum + i.value, 0) || 1;
+  const height = 76;
+  let x = 0;
+  return picture(width, height, label, items.map((item, k) => {
+    const wide = (item.value / whole) * width;
+    const begin = x;
+    x += wide;
+    const room = Math.floor(wide / 7.4);
+    const named = room >= 5 && cut(item.label, room);
+    return svg("g", { class: "item" },
+      svg("rect", { class: `share share-${Math.min(k, 5)}`, x: begin + 1, y: 4, width: Math.max(0.5, wide - 2), height: 30 }),
+      named && text(begin + 2, 52, named, { class: "label", full: item.label }),
+      room >= 5 && text(begin + 2, 69, percent(item.value / whole), { class: "tick" }),
+      svg("title", {}, `${item.label}: ${percent(item.value / whole)}`));
+  }));
+}
+
+// A picture by itself, with its colours inside, for a file.
+export function standalone(chart) {
+  const copy = chart.cloneNode(true);
+  const ours = chart.querySelectorAll("*"), theirs = copy.querySelectorAll("*");
+  const kept = ["fill", "fill-opacity", "stroke", "stroke-width", "font-size", "font-weight"];
+  ours.forEach((node, i) => {
+    if (["title", "g"].includes(node.tagName)) return;
+    const style = getComputedStyle(node);
+    for (const name of kept) theirs[i].setAttribute(name, style.getPropertyValue(name));
+  });
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("font-family", "system-ui, sans-serif");
+  const ground = svg("rect", { width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor });
+  copy.prepend(ground);
+  return new XMLSerializer().serializeToString(copy);
+}

@@ -1,0 +1,1 @@
+"""report.html: the page in every release folder."""

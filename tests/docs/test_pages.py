@@ -1,0 +1,60 @@
+"""The documentation as a site: the reference is the program itself, no page warns, and a search finds all there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pages
+from dpjoin.spec.plain import KEYS
+from support.paths import ROOT
+
+
+@pytest.mark.parametrize(("name", "made"), [(pages.CLI, pages.cli_page), (pages.PYTHON, pages.python_page)])
+def test_the_reference_is_the_programs_own(name: str, made: object) -> None:
+    """If not: python tools/pages.py --write."""
+    assert callable(made)
+    assert (ROOT / name).read_text(encoding="utf-8") == made()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built apart from the repository's build folder; a warning stops it."""
+    folder = tmp_path_factory.mktemp("site")
+    pages.copy_pages(folder / "pages")
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").replace("build/", f"{folder}/")
+    (folder / "mkdocs.yml").write_text(config, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(folder / "mkdocs.yml")],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def test_a_search_finds_every_key_and_every_option(site: Path) -> None:
+    """Of the spec and of the command line."""
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    found = " ".join(entry["text"] for entry in index["docs"])
+    words = set(re.findall(r"[\w-]+", found))
+    assert {key for keys in KEYS.values() for key in keys} <= words
+    options = set(re.findall(r"--[a-z][a-z-]+", pages.cli_page()))
+    assert len(options) > 10
+    assert options <= words
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    """Pages open from a folder, without a network: no style, script, font or picture of another place."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        fetched = re.findall(r'<(?:script|img|iframe)[^>]* src="([^"]*)"|<link[^>]* href="([^"]*)"', text)
+        assert [url for pair in fetched for url in pair if url.startswith(("http:", "https:", "//"))] == []

@@ -1,0 +1,50 @@
+"""Sources of Spark, as far as no session is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpjoin.cli import doctor
+from dpjoin.engine.sources.places import is_spark, same_source
+from dpjoin.engine.spark_sql import SPARK
+from dpjoin.spec.schema import Table
+from dpjoin.spec.toml import source_of
+
+
+def test_a_source_is_a_name_and_no_path() -> None:
+    """It does not begin at the spec's folder, and the same name is the same table."""
+    named = "spark:lake.clinic.visits"
+    assert is_spark(named)
+    assert not is_spark("visits.parquet")
+    assert source_of(Table(name="r", attributes=("a",), source=named), Path("/somewhere")) == named
+    assert same_source(named, named)
+    assert not same_source(named, "spark:lake.clinic.patients")
+    session = object()
+    assert same_source((session, "visits"), (session, "visits"))
+    assert not same_source((session, "visits"), (session, "patients"))
+
+
+def test_texts_mean_the_same_in_every_session() -> None:
+    """Where quotes or backslashes could be read in two ways a text is written by its bytes."""
+    assert SPARK.literal("blue sky") == "'blue sky'"
+    for text in ("it's", "a\\b", "Ünïcode", "${x}", "\n"):
+        assert SPARK.literal(text) == f"CAST(X'{text.encode().hex()}' AS STRING)"
+    assert SPARK.name("a`b") == "`a``b`"
+
+
+def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First pyspark, then Java; with an address of a Connect server there need be none."""
+    versions: dict[str, Any] = {}
+    monkeypatch.setattr(doctor, "_version", versions.get)
+    monkeypatch.setattr(doctor, "_java", lambda: None)
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    assert doctor.spark([])[0].remedy == "pip install 'dpjoin[spark]'"
+    versions["pyspark"] = "4.3.0"
+    (found,) = doctor.spark([])
+    assert (found.state, found.said) == (doctor.ABSENT, "pyspark 4.3.0, no Java")
+    assert found.remedy.startswith("apt-get install openjdk-17-jre-headless")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://cluster")
+    assert doctor.spark([])[0].state == doctor.READY
