@@ -72,5 +72,5 @@ def test_the_house_does_not_grow_unseen() -> None:
     """Lines of code, of all and of ring 1: what there is today, to be lowered whenever something goes."""
     counted = lines.count()
     of_ring_1 = sum(n for name, n in counted.items() if name.startswith("privacy/"))
-    assert sum(counted.values()) <= 23_000
+    assert sum(counted.values()) <= 22_610
     assert of_ring_1 <= 2_900

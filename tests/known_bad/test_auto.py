@@ -12,12 +12,12 @@ import dpjoin as dj
 from dpjoin.auto import choose as auto
 from dpjoin.auto.choose import auto_shares, auto_tight
 from dpjoin.constants import VISIBLE
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape, attach, published, replay_violations
 from support.auto import SHARP, declared
+from support.brute import BruteEngine
 from support.skewed import skewed_rows
 
 

@@ -22,7 +22,6 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.engine import spill
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Clip, Labels, RowWeights
 from dpjoin.measure.half_widths import half_width, one_sided
 from dpjoin.privacy import accounting as budgets
@@ -32,6 +31,7 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import OneTable, Question
 from dpjoin.spec.learning import Learn
 from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, kronecker
+from support.brute import BruteEngine
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 

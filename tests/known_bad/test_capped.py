@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Engine, RowWeights
 from dpjoin.methods import look
 from dpjoin.methods.look import (
@@ -21,6 +20,7 @@ from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.parts import NoisyRanks
 from dpjoin.spec.schema import DegreeBound, Schema
 from support.audit import audited
+from support.brute import BruteEngine
 from support.capped import SHARP, run_on, schema_of
 from support.skewed import Rows, changed
 

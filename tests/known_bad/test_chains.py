@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.methods import table_models as alone
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape
+from support.brute import BruteEngine
 from support.heavy_light import DECLARED, per_table_on, problems, schema_of, told
 
 

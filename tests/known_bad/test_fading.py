@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.spec.workload import CELLS, kronecker
 from support.audit import replay_violations
+from support.brute import BruteEngine
 from support.capped import schema_of
 from support.fading import BUDGET
 from support.skewed import Rows

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.methods import heavy_light
 from dpjoin.methods.heavy_light import (
     Known,
 )
 from dpjoin.privacy.curator import Curator
 from support.audit import audited
+from support.brute import BruteEngine
 from support.heavy_declared import run_on, schema_of
 from support.heavy_light import SHARP, forced
 from support.skewed import changed

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.errors import BudgetError
 from dpjoin.measure.progress import silent
@@ -34,6 +33,7 @@ from support.audit import (
     published,
     replay_violations,
 )
+from support.brute import BruteEngine
 from support.heavy_light import (
     DECLARED,
     KEY,

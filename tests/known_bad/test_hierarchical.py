@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.measure.totals import NoisyTotal, measure_total
 from dpjoin.paper import alg6_partition_hierarchical as hierarchical
@@ -16,6 +15,7 @@ from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.numbers import Numbers
 from support.audit import Recorder, Replayer, Tape, overpaid, published, replay_violations
+from support.brute import BruteEngine
 from support.hierarchical import (
     Rows,
     audit,

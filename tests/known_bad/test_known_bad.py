@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import tight_shares
@@ -33,6 +32,7 @@ from support.audit import (
     replay_violations,
     scale_violations,
 )
+from support.brute import BruteEngine
 from support.figures import Tables, abc_schema, figure_1
 from support.replay import runner
 

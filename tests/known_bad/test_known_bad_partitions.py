@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, Rules, Value
 from dpjoin.measure.shares import partition_shares
 from dpjoin.methods.common_key import common_attributes
@@ -17,6 +16,7 @@ from dpjoin.privacy.ledger import Event
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import Question
 from support.audit import Replayer, Tape, attach, overpaid, published, replay_violations
+from support.brute import BruteEngine
 from support.skewed import GENEROUS, Rows, schema_of
 from support.uniformized import run_on
 

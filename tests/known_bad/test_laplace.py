@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.privacy.accounting import (
     Accountant,
     Concentrated,
@@ -18,6 +17,7 @@ from dpjoin.privacy.accounting import (
 )
 from dpjoin.privacy.curator import Curator
 from support.audit import audited, ledger_violations
+from support.brute import BruteEngine
 from support.laplace import BUDGET, pair, single_runs
 from support.one_table import schema_of
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.privacy import instance
 from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.columns import Column, ColumnOf, NoisyValues, counts_between
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape, attach, ledger_violations, overpaid, replay_violations
+from support.brute import BruteEngine
 from support.learned import LOUD, learnable
 from support.owners import SHAPES, Rows, without_person
 

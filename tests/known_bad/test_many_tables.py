@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import dpjoin as dj
-from dpjoin.engine.brute import _within_bounds
 from dpjoin.spec.schema import DegreeBound
+from support.brute import _within_bounds
 
 
 def _changes(keep: Any, rows: list[dict[str, Any]], more: dict[str, Any]) -> tuple[int, int]:

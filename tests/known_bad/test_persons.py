@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Clip
+from support.brute import BruteEngine
 from support.owners import (
     SHAPES,
     Rows,

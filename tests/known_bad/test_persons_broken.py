@@ -9,7 +9,6 @@ from fractions import Fraction
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Clip
 from dpjoin.privacy.accounting import Concentrated, Split
@@ -18,6 +17,7 @@ from dpjoin.privacy.instance import Instance
 from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.parts import OneTable
 from support.audit import Replayer, Run, Tape, attach, overpaid, replay_violations
+from support.brute import BruteEngine
 from support.owners import SHAPES, Rows, marginals, schema_of, without_person
 from support.persons import arrow_of
 from support.persons_release import GENEROUS, bound_by, table

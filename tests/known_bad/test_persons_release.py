@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Clip
 from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.instance import ROOT_TWO
 from dpjoin.privacy.parts import OneTable, Question
+from support.brute import BruteEngine
 from support.owners import (
     SHAPES,
     Rows,

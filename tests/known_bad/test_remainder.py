@@ -10,7 +10,6 @@ import pytest
 import dpjoin as dj
 from dpjoin.auto import choose as auto
 from dpjoin.auto.choose import AutoShares, Forecast, auto_shares, auto_tight
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.methods import per_table
 from dpjoin.methods.look import Look
@@ -25,6 +24,7 @@ from dpjoin.privacy.accounting import (
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape, attach, audited, ledger_violations, tight_run
 from support.auto import declared
+from support.brute import BruteEngine
 from support.remainder import BUDGET, SHARP, only_laplace, settled_on
 
 

@@ -14,7 +14,6 @@ import pyarrow.parquet
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.encode import Column, code, kept
 from dpjoin.engine.sources import connected
@@ -24,6 +23,7 @@ from dpjoin.spec.plain import schema_from_dict, schema_to_dict
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.sql import parse_groups
 from dpjoin.spec.workload import Workload
+from support.brute import BruteEngine
 from support.engines import assert_equal, small_partitions
 
 EDGES = (date(2019, 6, 1), date(2020, 2, 29), date(2021, 1, 1))

@@ -15,12 +15,12 @@ import pytest
 
 from dpjoin.engine import join_keys as keys
 from dpjoin.engine import local, matrix_product
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import LISTED, Engine, Labels, Rules, Value
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import CELLS, Workload, kronecker
+from support.brute import BruteEngine
 from support.engines import arrow_tables, small_partitions
 from support.restricted import ABSENT, filtered, joins_of, random_labels, random_rules, some_of
 from support.strategies import SHAPES, Tables, random_instance, random_many, random_workload

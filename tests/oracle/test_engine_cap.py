@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from dpjoin.engine import caps
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import CELLS, Workload, kronecker
+from support.brute import BruteEngine, place
 from support.engines import arrow_tables, small_partitions
 from support.strategies import SHAPES, random_instance, random_many
 
@@ -119,7 +119,7 @@ def test_order_is_the_same_for_one_row_and_for_many() -> None:
     columns = [pa.array(numbers), pa.array(texts, pa.large_string())]
     high, low = caps.places(columns, [codes], copies)
     rows = zip(numbers, texts, codes, copies, strict=True)
-    hashes = [caps.place([n, t], [int(c)], int(i))[0] for n, t, c, i in rows]
+    hashes = [place([n, t], [int(c)], int(i))[0] for n, t, c, i in rows]
     assert hashes == [f"{h:016x}{w:016x}" for h, w in zip(high.tolist(), low.tolist(), strict=True)]
 
 

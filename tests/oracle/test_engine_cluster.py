@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpjoin.engine import cluster_tables, local
-from dpjoin.engine.brute import BruteEngine
 from support import alike
+from support.brute import BruteEngine
 from support.clusters import DuckCluster, assert_sums_of_products, cluster_engine, random_factor
 from support.engines import arrow_tables
 from support.strategies import SHAPES, random_instance, random_many

@@ -21,13 +21,13 @@ import pytest
 from dpjoin.engine import answers as answers_of
 from dpjoin.engine import integers as arithmetic
 from dpjoin.engine import local, matrix_product
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.integers import count_by
 from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.workload import Factor, Workload, kronecker
+from support.brute import BruteEngine
 from support.engines import arrow_tables, assert_equal, small_partitions
 from support.strategies import Tables, random_instance
 

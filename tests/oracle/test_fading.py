@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import RowWeights
+from support.brute import BruteEngine
 from support.capped import ANY, schema_of
 from support.engines import arrow_tables, small_partitions
 from support.fading import fades_of

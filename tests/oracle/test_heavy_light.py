@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Labels, Value
 from dpjoin.measure.join import domain_of
@@ -23,6 +22,7 @@ from support.audit import (
     Replayer,
     Tape,
 )
+from support.brute import BruteEngine
 from support.heavy_light import (
     ANY,
     DECLARED,

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.privacy.degree_bounds import most_results
 from dpjoin.privacy.parts import NoisyDegrees
 from support.audit import Recorder, Replayer, Tape, published
+from support.brute import BruteEngine
 from support.hierarchical import (
     SHAPES,
     changed,

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.privacy.columns import counts_between
+from support.brute import BruteEngine
 from support.learned import learnable, many_rows, typed
 from support.owners import SHAPES
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
+from support.brute import BruteEngine
 from support.many_tables import ODD_TEXTS, ORDERED, SHAPES, make_rows, make_schema, odd_answers, odd_schema
 
 

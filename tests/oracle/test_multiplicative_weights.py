@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.spec.workload import (
     Factor,
     kronecker,
 )
+from support.brute import BruteEngine
 from support.strategies import split_schema
 
 

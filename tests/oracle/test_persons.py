@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Clip
+from support.brute import BruteEngine
 from support.engines import small_partitions
 from support.owners import (
     SHAPES,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.privacy.degree_bounds import churn
 from dpjoin.privacy.public_tables import public_counts, with_public_bounds
+from support.brute import BruteEngine
 from support.engines import small_partitions
 from support.heavy_light import arrow_of, hot_rows
 from support.public_tables import beside

@@ -25,7 +25,6 @@ import pytest
 import dpjoin as dj
 from dpjoin.engine import spark as on_spark
 from dpjoin.engine import spark_sql, spark_store, spill
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import ExactDegrees, Labels, Value
 from dpjoin.engine.spark import SparkCluster
@@ -38,6 +37,7 @@ from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import Workload
 from support import alike
 from support.bits import BITS
+from support.brute import BruteEngine
 from support.clusters import assert_sums_of_products, cluster_engine, random_factor
 from support.engines import arrow_tables
 from support.sparks import LOCAL_CLUSTER, QUICK_START, executors, need_spark, started

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Labels, RowWeights
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.workload import Workload
 from support import postgres
+from support.brute import BruteEngine
 from support.engines import arrow_tables, assert_equal
 from support.strategies import SHAPES, random_instance, random_many
 

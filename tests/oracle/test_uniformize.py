@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from support.audit import Recorder, Replayer, Tape, published
+from support.brute import BruteEngine
 from support.skewed import SHAPES, schema_of, skewed_rows
 from support.uniformized import run_on
 

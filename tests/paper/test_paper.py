@@ -10,9 +10,9 @@ import pytest
 
 import gap
 import uniformize
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.spec.schema import Schema
+from support.brute import BruteEngine
 from support.figures import Tables, abc_schema, figure_1, figure_2, figure_3
 
 

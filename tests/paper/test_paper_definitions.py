@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.privacy.residual import local_sensitivity, residual_sensitivity, star
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
 from dpjoin.released.release import Release
@@ -19,6 +18,7 @@ from dpjoin.spec.hypergraph import attribute_tree, boundary, residual_components
 from dpjoin.theory import Task, facts, hard, lower, upper
 from dpjoin.theory.facts import configurations, copies_of
 from dpjoin.theory.reproduce import Case
+from support.brute import BruteEngine
 from support.gauge import ls_at_by_loops
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)

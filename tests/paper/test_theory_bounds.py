@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import SpecError
 from dpjoin.privacy.residual import star
 from dpjoin.theory import Facts, PrivateBounds, PrivateFacts, Task, bounds, facts, flawed, hard, lower, upper
 from dpjoin.theory.exponents import worst_case_error_exponent
 from dpjoin.theory.facts import configurations, copies_of, level_of, uniform_partition
 from dpjoin.theory.reproduce import Case, asked, between, families, main, slope
+from support.brute import BruteEngine
 from support.paths import ROOT
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)

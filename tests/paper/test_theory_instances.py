@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.theory import facts, hard
 from dpjoin.theory.exponents import agm_exponent, boundary_exponent, cover_and_packing, worst_case_error_exponent
 from dpjoin.theory.hard import SHAPES, Instance
+from support.brute import BruteEngine
 
 RNG = np.random.default_rng(0)
 

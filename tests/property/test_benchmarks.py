@@ -15,8 +15,8 @@ import dpjoin as dj
 import fading
 import report
 from baselines import Elastic, PerTable
-from dpjoin.engine.brute import BruteEngine
 from support.benchmarks import SHAPES, Rows, arrow, instance
+from support.brute import BruteEngine
 
 
 def join_size(rows: Rows) -> int:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.ranks import falling_fits
 from dpjoin.methods.capped import best_caps, capped_shares, measure_sizes
@@ -26,6 +25,7 @@ from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import rows_by_rank
 from dpjoin.spec.schema import Attribute, Schema, Table
+from support.brute import BruteEngine
 from support.capped import ANY, schema_of
 from support.skewed import skewed_rows
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.privacy.degree_bounds import degree_caps, degree_factors
+from support.brute import BruteEngine
 from support.many_tables import SHAPES, make_rows, make_schema, odd_answers, odd_schema
 
 

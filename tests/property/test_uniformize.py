@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.paper.alg5_partition_two_table import best_runs
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import largest_total
 from support.audit import Recorder
+from support.brute import BruteEngine
 from support.skewed import SHAPES, changed, schema_of, skewed_rows
 from support.uniformized import run_on
 

@@ -9,11 +9,11 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.auto.choose import auto_shares, auto_tight
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape, attach, ledger_violations, overpaid, published, replay_violations
 from support.auto import CHAINS, SHARP, UNSEEN, bounded, declared, force
+from support.brute import BruteEngine
 from support.skewed import changed, skewed_rows
 
 WAYS = [

@@ -10,13 +10,13 @@ import pytest
 
 import dpjoin as dj
 from dpjoin import constants
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.methods import look
 from dpjoin.methods.method import Outcome
 from dpjoin.privacy.accounting import Budget
 from support.audit import audited
+from support.brute import BruteEngine
 from support.capped import ANY, BLUNT, SHARP, run_on, schema_of
 from support.engines import arrow_tables
 from support.skewed import Rows, changed, skewed_rows

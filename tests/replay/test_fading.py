@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.methods.look import cap_attributes
 from dpjoin.privacy.accounting import Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import CELLS, Factor, Group, kronecker
+from support.brute import BruteEngine
 from support.capped import schema_of
 from support.fading import BUDGET, fades_of
 from support.skewed import Rows, changed, skewed_rows

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.methods import heavy_light
 from support.audit import audited
+from support.brute import BruteEngine
 from support.engines import arrow_tables
 from support.heavy_declared import BLUNT, run_on, schema_of
 from support.heavy_light import SHARP, forced

@@ -9,7 +9,6 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.auto.choose import auto_shares, auto_tight
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure import join as as_one
 from dpjoin.measure import large_domains as chosen
 from dpjoin.measure.progress import silent
@@ -18,6 +17,7 @@ from dpjoin.model.model import Model
 from dpjoin.privacy.curator import Curator
 from dpjoin.spec.schema import Schema
 from support.audit import DELTA_LEFT, Tape, attach, audited
+from support.brute import BruteEngine
 from support.large import SHARP, one_table, pair_of_tables
 
 

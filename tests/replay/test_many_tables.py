@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import tight_shares
 from dpjoin.methods.as_one import as_one_tight
@@ -17,6 +16,7 @@ from dpjoin.privacy.accounting import Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public, churn
 from support.audit import Tape, attach, ledger_violations, replay_violations
+from support.brute import BruteEngine
 from support.many_tables import BUDGET, SHAPES, make_rows, make_schema
 from support.strategies import neighbour
 

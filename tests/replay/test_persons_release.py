@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.methods.capped import CAPPED
 from dpjoin.methods.clipped import CLIPPED
 from dpjoin.methods.method import Method
 from dpjoin.methods.per_table import PER_TABLE
 from dpjoin.paper.alg1_two_table import TWO_TABLE
 from support.audit import DELTA_LEFT, audited, tight_run
+from support.brute import BruteEngine
 from support.owners import (
     SHAPES,
     Rows,

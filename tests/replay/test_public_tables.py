@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from dpjoin.auto.choose import auto_shares, auto_tight
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.public_tables import with_public_bounds
 from dpjoin.spec.workload import Workload
 from support.audit import Tape, attach, ledger_violations, overpaid, replay_violations
 from support.auto import UNSEEN, force
+from support.brute import BruteEngine
 from support.heavy_light import ANY, SHARP, audit, few_members, hot_rows, told
 from support.public_tables import beside
 from support.skewed import changed

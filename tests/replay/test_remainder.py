@@ -12,13 +12,13 @@ import dpjoin as dj
 from dpjoin import constants
 from dpjoin.auto import choose as auto
 from dpjoin.auto.choose import auto_shares, auto_tight
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.methods import heavy_light, per_table
 from dpjoin.methods.heavy_light import heavy_light_shares, heavy_light_tight
 from dpjoin.methods.per_table import per_table_shares, per_table_tight
 from dpjoin.methods.remainder import after_look_budget as optional
 from support.audit import DELTA_LEFT, audited, tight_run
 from support.auto import bounded, declared, force_forecast
+from support.brute import BruteEngine
 from support.remainder import BUDGET, SHARP, only_laplace, settled_on
 from support.skewed import changed, skewed_rows
 

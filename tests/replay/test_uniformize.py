@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.methods.method import Outcome
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape, audited
+from support.brute import BruteEngine
 from support.skewed import GENEROUS, SHAPES, changed, schema_of, skewed_rows
 from support.uniformized import run_on
 

@@ -11,11 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from dpjoin.engine import scan
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.memory import Memory
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
+from support.brute import BruteEngine
 from support.strategies import Tables
 
 ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}

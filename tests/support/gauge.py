@@ -9,12 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.privacy.residual import (
     Boundaries,
     proper_subsets,
 )
 from dpjoin.spec.schema import Attribute, Schema, Table
+from support.brute import BruteEngine
 
 
 def sums(b: Boundaries, whole: frozenset[str], s: dict[str, int]) -> int:

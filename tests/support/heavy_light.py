@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Engine
 from dpjoin.measure import join as as_one
 from dpjoin.measure.progress import silent
@@ -35,6 +34,7 @@ from support.audit import (
     published,
     replay_violations,
 )
+from support.brute import BruteEngine
 from support.skewed import GENEROUS, Rows, skewed_rows
 from support.skewed import SHAPES as COMMON
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Rules, Value
 from dpjoin.measure.progress import silent
 from dpjoin.methods.method import Outcome
@@ -28,6 +27,7 @@ from dpjoin.privacy.parts import NoisyDegrees, Question
 from dpjoin.spec.hypergraph import AttributeNode, attribute_tree
 from dpjoin.spec.workload import CELLS, kronecker
 from support.audit import Tape, attach, audited
+from support.brute import BruteEngine
 
 GENEROUS = Budget(epsilon=50.0, delta=0.01)
 """Noise of a few units, so that small instances fall into several parts."""

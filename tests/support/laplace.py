@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.methods.as_one import as_one_budget, as_one_shares, as_one_tight
 from dpjoin.privacy.accounting import (
     Budget,
 )
 from dpjoin.spec.schema import DegreeBound
 from support.audit import tight_run
+from support.brute import BruteEngine
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import dpjoin as dj
 from dpjoin.auto.learned import LearnedRun, run_learned
 from dpjoin.auto.plan import check_feasible
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape, attach
+from support.brute import BruteEngine
 from support.owners import Rows, owner_of, people, random_rows
 
 LOUD = dj.Budget(epsilon=30.0, delta=1e-2)

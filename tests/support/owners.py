@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Clip
 from dpjoin.spec.workload import CELLS, Kronecker, kronecker
+from support.brute import BruteEngine
 
 Rows = dict[str, list[dict[str, Any]]]
 Person = tuple[int | None, ...]

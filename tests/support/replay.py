@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.measure.progress import silent
 from dpjoin.measure.shares import tight_shares
 from dpjoin.methods.as_one import as_one_tight
@@ -17,6 +16,7 @@ from dpjoin.privacy.degree_bounds import bound_is_public
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Workload
 from support.audit import Tape, attach
+from support.brute import BruteEngine
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)
 

@@ -12,7 +12,6 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.constants import LOST_DIFFERS, WIDE_ROOM
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.ranks import EDGES, degree_sequence, looked_beyond, rows_beyond
@@ -34,6 +33,7 @@ from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.parts import NoisyRanks, Question, rows_by_rank
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
+from support.brute import BruteEngine
 from support.capped import BLUNT, ranks_of, schema_of
 from support.skewed import skewed_rows
 

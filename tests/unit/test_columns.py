@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.privacy.accounting import Concentrated, Split, laplace_cost
 from dpjoin.privacy.columns import Column, ColumnOf, NoisyCounts, NoisyValues
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.mechanisms import hiding_each
+from support.brute import BruteEngine
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 COST = Concentrated(Fraction(1, 1000), Fraction(1, 10**8))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.methods import fading, look
@@ -19,6 +18,7 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import most_of_value, moves_of_row, weighted_bound
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import CELLS, kronecker
+from support.brute import BruteEngine
 from support.capped import schema_of
 from support.fading import BUDGET
 from support.skewed import Rows, skewed_rows

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.composition import without_choices
 from dpjoin.measure.half_widths import half_width
@@ -36,6 +35,7 @@ from dpjoin.privacy.parts import Question
 from dpjoin.privacy.truncated import gaussian_delta
 from dpjoin.spec.schema import Attribute, Schema, Table
 from support.audit import numeric_gaussian_delta
+from support.brute import BruteEngine
 from support.gaussian import discrete_gaussian, hockey_stick, worst_excess
 
 

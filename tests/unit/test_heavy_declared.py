@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.measure.ranks import EDGES
 from dpjoin.methods.heavy_light import (
@@ -20,6 +19,7 @@ from dpjoin.methods.heavy_light import (
 from dpjoin.methods.remainder import Remainder
 from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Curator
+from support.brute import BruteEngine
 from support.heavy_declared import BLUNT, schema_of
 from support.skewed import skewed_rows
 

@@ -14,7 +14,6 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.auto.registry import chosen_method
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import SpecError
 from dpjoin.measure.progress import silent
@@ -33,6 +32,7 @@ from support.audit import (
     Recorder,
     Tape,
 )
+from support.brute import BruteEngine
 from support.heavy_light import (
     ANY,
     DECLARED,

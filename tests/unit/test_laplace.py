@@ -13,7 +13,6 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.auto.plan import plan
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.composition import without_choices
 from dpjoin.measure.laplace import (
@@ -42,6 +41,7 @@ from dpjoin.released.ledger_json import ledger_from_json, ledger_to_json
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import kronecker, product_group
 from support.audit import ledger_violations
+from support.brute import BruteEngine
 from support.laplace import BUDGET, marginals_of, pair
 from support.naive import table_of
 from support.one_table import rows_of, schema_of

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.privacy.accounting import Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import bound_is_public
 from dpjoin.spec.schema import DegreeBound
+from support.brute import BruteEngine
 from support.many_tables import BUDGET, make_rows, make_schema
 
 

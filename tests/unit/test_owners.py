@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import MOST_FULL, MOST_RESULTS, Clip
 from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.instance import ROOT_SIX, ROOT_TWO, Instance
 from dpjoin.privacy.owners import MOST_EDGES, owners_by_results, rows_per_owner
 from dpjoin.privacy.parts import OneTable
+from support.brute import BruteEngine
 from support.owners import SHAPES, marginals, schema_of
 from support.persons_release import GENEROUS, bound_by, table
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.accounting import (
     ZERO_CONCENTRATED,
@@ -24,6 +23,7 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger
 from dpjoin.privacy.mechanisms import choosing
 from dpjoin.privacy.parts import Labels, OneTable, Question
+from support.brute import BruteEngine
 
 BUDGET = Budget(epsilon=10.0, delta=0.1)
 

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import Clip
 from dpjoin.privacy.instance import Instance
 from dpjoin.spec.persons import protects
+from support.brute import BruteEngine
 from support.owners import (
     SHAPES,
     marginals,

@@ -12,7 +12,6 @@ import pytest
 import dpjoin as dj
 from dpjoin.auto.plan import plan
 from dpjoin.auto.registry import chosen_method, reads_bounds
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.progress import silent
@@ -27,6 +26,7 @@ from dpjoin.privacy.public_tables import public_counts
 from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import Workload
+from support.brute import BruteEngine
 from support.heavy_light import arrow_of, few_members, hot_rows
 from support.public_tables import BUDGET, PAIRS, beside, chain, pair
 from support.skewed import GENEROUS, Rows

@@ -14,7 +14,6 @@ import dpjoin as dj
 from dpjoin import constants
 from dpjoin.auto.plan import plan
 from dpjoin.constants import EARLY_LAPLACE, LAPLACE_SHARE
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.composition import with_laplace_options, without_choices
 from dpjoin.measure.ranks import combined_ranks
@@ -36,6 +35,7 @@ from dpjoin.spec.schema import DegreeBound
 from dpjoin.spec.toml import Spec
 from support.audit import ledger_violations
 from support.auto import declared
+from support.brute import BruteEngine
 from support.remainder import BUDGET
 
 

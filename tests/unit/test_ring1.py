@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from dpjoin import privacy
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import ExactDegrees, RowWeights
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.accounting import (
@@ -44,6 +43,7 @@ from dpjoin.privacy.parts import (
 from dpjoin.privacy.public_tables import public_counts, public_links
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import Factor, Kronecker
+from support.brute import BruteEngine
 
 RHO = Concentrated(Fraction(1, 100))
 

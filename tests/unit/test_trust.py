@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
@@ -30,6 +29,7 @@ from dpjoin.privacy.parts import Labels, Question
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, frozen, group_from_json, kronecker
+from support.brute import BruteEngine
 from support.trust import ONE
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6)

@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.shares import partition_shares
 from dpjoin.methods.common_key import check_common
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.parts import Labels, Question
+from support.brute import BruteEngine
 from support.skewed import GENEROUS, schema_of
 
 

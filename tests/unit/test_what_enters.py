@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.parts import canonical_rules
 from dpjoin.privacy.public_tables import with_public_bounds
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.workload import Factor, Kronecker, Products, check_fits
+from support.brute import BruteEngine
 
 A, B = (Attribute(name=name, range=(0, 2)) for name in "ab")
 

@@ -6,13 +6,13 @@ from fractions import Fraction
 
 import pytest
 
-from dpjoin.engine.brute import BruteEngine
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.accounting import Budget, Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger, Part, Places, worst_row
 from dpjoin.privacy.parts import OneTable
 from dpjoin.spec.schema import Attribute, Schema, Table
+from support.brute import BruteEngine
 
 
 def test_the_worst_row_is_of_the_table_that_pays_most() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from hashlib import md5
 from typing import Any
 
 import numpy as np
@@ -43,15 +42,8 @@ def text(value: object) -> str:
     return str((value - _EPOCH.date()).days if isinstance(value, date) else value)
 
 
-def place(values: Sequence[object], codes: Sequence[int], copy: int) -> tuple[object, ...]:
-    """Where a row stands among the others: the definition, for one row."""
-    texts = [*map(text, values), *map(str, codes), str(copy)]
-    seen = "".join(f"{len(t.encode())}:{t}" for t in texts)
-    return (md5(seen.encode()).hexdigest(), *values, *codes, copy)
-
-
 def places(values: Sequence[Any], codes: Sequence[NDArray[Any]], copies: IntArray) -> tuple[Words, Words]:
-    """The hash of `place` of many rows, in two words. Values are columns of texts, or of whole numbers."""
+    """Where rows stand among the others: their hash, in two words. Values are columns of texts, or of whole numbers."""
     from dpjoin.engine.sources import connected
 
     columns = {f"p{i}": column for i, column in enumerate([*values, *map(pa.array, codes), pa.array(copies)])}

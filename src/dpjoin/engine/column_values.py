@@ -118,18 +118,3 @@ def _picked_sql(names: Sequence[str], kinds: Sequence[str], most: int) -> str:
     order = ", ".join([f"md5({text})", text, *names])
     rank = f"row_number() OVER (PARTITION BY {', '.join(names[:-1])} ORDER BY {order})"
     return f"SELECT v, count(*) AS n FROM (SELECT v FROM pairs QUALIFY {rank} <= {most}) GROUP BY v"
-
-
-def picked(pairs: Sequence[tuple[tuple[str, ...], str]], most: int) -> Sequence[int]:
-    """The same by definition: which of some different pairs of owner and value, as texts, count."""
-    from hashlib import md5
-
-    texts = ["".join(f"{len(f.encode())}:{f}" for f in (*owner, value)) for owner, value in pairs]
-    order = sorted(range(len(pairs)), key=lambda i: (md5(texts[i].encode()).hexdigest(), texts[i]))
-    seen: dict[tuple[str, ...], int] = {}
-    found = []
-    for i in order:
-        seen[pairs[i][0]] = seen.get(pairs[i][0], 0) + 1
-        if seen[pairs[i][0]] <= most:
-            found.append(i)
-    return found

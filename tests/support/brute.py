@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.engine.caps import place, text
+from dpjoin.engine.caps import text
 from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_rules, check_weightings, owner_table
-from dpjoin.engine.column_values import picked
 from dpjoin.engine.integers import FLOAT_LIMIT
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, ExactNumbers, RowWeights, Rules, Value
 from dpjoin.engine.join_keys import plain
@@ -357,3 +356,23 @@ def _as_array(numbers: list[int]) -> NDArray[Any]:
     exact = np.empty(len(numbers), dtype=object)
     exact[:] = numbers
     return exact
+
+
+def place(values: Sequence[object], codes: Sequence[int], copy: int) -> tuple[object, ...]:
+    """Where a row stands among the others."""
+    texts = [*map(text, values), *map(str, codes), str(copy)]
+    seen = "".join(f"{len(t.encode())}:{t}" for t in texts)
+    return (md5(seen.encode()).hexdigest(), *values, *codes, copy)
+
+
+def picked(pairs: Sequence[tuple[tuple[str, ...], str]], most: int) -> Sequence[int]:
+    """Which of some different pairs of owner and value, as texts, count."""
+    texts = ["".join(f"{len(f.encode())}:{f}" for f in (*owner, value)) for owner, value in pairs]
+    order = sorted(range(len(pairs)), key=lambda i: (md5(texts[i].encode()).hexdigest(), texts[i]))
+    seen: dict[tuple[str, ...], int] = {}
+    found = []
+    for i in order:
+        seen[pairs[i][0]] = seen.get(pairs[i][0], 0) + 1
+        if seen[pairs[i][0]] <= most:
+            found.append(i)
+    return found
