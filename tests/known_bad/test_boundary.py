@@ -25,10 +25,11 @@ from dpjoin.engine import spill
 from dpjoin.engine.interface import Clip, Labels, RowWeights
 from dpjoin.measure.half_widths import half_width, one_sided
 from dpjoin.privacy import accounting as budgets
-from dpjoin.privacy.accounting import Accountant, Approximate, Concentrated, Pure, Split
+from dpjoin.privacy.accounting import Accountant, Approximate, Composition, Concentrated, Pure, Split
 from dpjoin.privacy.columns import Column, ColumnOf
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import OneTable, Question
+from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.spec.learning import Learn
 from dpjoin.spec.workload import CELLS, Factor, Kronecker, Products, kronecker
 from support.brute import BruteEngine
@@ -235,6 +236,47 @@ def test_a_curator_takes_no_accountant() -> None:
     accountant: Any = Accountant(Concentrated(Fraction(100)))
     with pytest.raises(dj.BudgetError, match="must be a Split"):
         Curator(BruteEngine(PAIR, ROWS), accountant)
+
+
+class AnyGrain:
+    """Equal to every grain; a variance that it is added to becomes next to nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __radd__(self, other: object) -> Fraction:
+        return Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("grain", [AnyGrain(), 0.0, np.int64(0), False, -5])
+def test_nobody_makes_a_composition(grain: Any) -> None:
+    """A grain that only looked like a proved one left no noise at all, at any cost."""
+    with pytest.raises((TypeError, ValueError, dj.DpjoinError)):
+        dj.Budget(epsilon=1.0, delta=1e-6, composition=Composition("zero-concentrated", grain))  # type: ignore[call-arg]
+
+
+def test_nobody_gives_a_curator_another_schema() -> None:
+    """One in which a table is public would give its degrees away, exact and for nothing."""
+    asked, opened = curator(), (replace(PAIR.tables[0], private=False), PAIR.tables[1])
+    with pytest.raises(AttributeError):
+        asked.schema = dj.Schema(opened, PAIR.attributes)  # type: ignore[misc]
+    assert degrees_of(asked)[0].threshold > 0
+    assert len(asked.ledger.events) == 1
+
+
+@pytest.mark.parametrize("largest", [3, 2**62])
+def test_nobody_shrinks_the_weights_that_moves_rest_on(largest: int) -> None:
+    """The Curator's own numbers, kept for the next group that is equal: a caller could write into them."""
+    group = Kronecker("q", ("a",), (Factor("weights", (0, 1, 2, largest)),), (4,))
+    with pytest.raises(ValueError, match="read-only"):
+        weight_ranges(group).high[:] = 0
+    assert weight_ranges(replace(group)).of(0) == (0, largest)
 
 
 @pytest.mark.parametrize("profile", ["tight", "paper"])

@@ -16,7 +16,6 @@ from dpjoin.privacy.accounting import (
     GAUSSIAN,
     ZERO_CONCENTRATED,
     Budget,
-    Composition,
     Concentrated,
     Split,
 )
@@ -102,13 +101,6 @@ def test_gaussian_composition_is_refused_where_its_proofs_do_not_hold(epsilon: f
         Budget(epsilon=epsilon, delta=delta, composition=GAUSSIAN)
     with pytest.raises(ValueError, match="too small, or delta"):
         largest_gaussian_rho(epsilon=Fraction(epsilon), delta=Fraction(delta))
-
-
-@pytest.mark.parametrize("grain", [-5, 1])
-def test_a_composition_of_ones_own_is_refused(grain: int) -> None:
-    """Less grain is less noise than was proved to be enough."""
-    with pytest.raises(SpecError, match="must be one that is proved"):
-        Budget(epsilon=1.0, delta=1e-6, composition=Composition("zero-concentrated", grain))
 
 
 def test_numbers_outside_the_preconditions_are_refused() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, field, replace
+from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
@@ -24,13 +25,18 @@ from dpjoin.privacy.gaussian import (
 from dpjoin.privacy.truncated import gaussian_delta
 
 
-@dataclass(frozen=True)
-class Composition:
-    """How Concentrated costs add up, and what Gaussian noise a cost asks for. Proof: P-66, P-67."""
+class Composition(Enum):
+    """How Concentrated costs add up, and what Gaussian noise a cost asks for: there are two. Proof: P-66, P-67."""
 
-    name: str
-    grain: int
-    """Added to the variance, in steps of the noise's grid squared."""
+    ZERO_CONCENTRATED = "zero-concentrated"
+    """For anything: Gaussian noise, and choices by the exponential mechanism."""
+    GAUSSIAN = "Gaussian"
+    """For Gaussian noise alone; rho is then half the square of the mu of Gaussian differential privacy."""
+
+    @property
+    def grain(self) -> int:
+        """Added to the variance, in steps of the noise's grid squared."""
+        return GRAIN if self is Composition.GAUSSIAN else 0
 
     def variance(self, square: Fraction | int, rho: Fraction) -> Fraction:
         """Of the noise that hides values which one row moves so far, squared, for this rho."""
@@ -55,12 +61,7 @@ class Composition:
         return largest_rho(epsilon=epsilon, delta=delta)[0]
 
 
-ZERO_CONCENTRATED = Composition("zero-concentrated", 0)
-"""For anything: Gaussian noise, and choices by the exponential mechanism."""
-GAUSSIAN = Composition("Gaussian", GRAIN)
-"""For Gaussian noise alone; rho is then half the square of the mu of Gaussian differential privacy."""
-
-
+ZERO_CONCENTRATED, GAUSSIAN = Composition
 PAPER = "paper"
 """What the ledger calls the paper's way of adding up: (epsilon, delta) stages, and blocks of rounds."""
 OPTION_SHARE = Fraction(1, 16)
@@ -113,12 +114,7 @@ class Budget:
         most = self.laplace + max(self.options, default=0)
         if not 0 <= self.laplace <= most <= self.exact.epsilon or any(option <= 0 for option in self.options):
             raise SpecError(f"Laplace noise ({float(most):.3g}) must take between none and all of epsilon")
-        if self.composition not in (ZERO_CONCENTRATED, GAUSSIAN):
-            raise SpecError(
-                f"composition ({self.composition.name!r}, grain {self.composition.grain}) must be one that is proved: "
-                "zero-concentrated or Gaussian"
-            )
-        if self.composition.grain and not self.gaussian_serves:
+        if self.composition is GAUSSIAN and not self.gaussian_serves:
             raise SpecError(
                 f"Gaussian composition must have epsilon at least {float(SMALLEST_EPSILON):.3g} and delta at most "
                 f"{float(LARGEST_DELTA):.3g}, not ({float(self.concentrated):.3g}, {self.delta}); use "
@@ -271,7 +267,7 @@ class Accountant:
 
     @property
     def name(self) -> str:
-        return PAPER if self.composition is None else self.composition.name
+        return PAPER if self.composition is None else self.composition.value
 
     @property
     def left(self) -> Concentrated:

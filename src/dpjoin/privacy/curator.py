@@ -85,7 +85,6 @@ class Curator:
         self._begin(Instance.of(engine), accountant, Gate(ledger))
 
     def _begin(self, instance: Instance, accountant: Accountant, gate: Gate) -> None:
-        self.schema: Schema = instance.schema
         self._instance, self._accountant, self._gate = instance, accountant, gate
         self._minted: list[Bound] = []
         self._answered: list[NoisyDegrees] = []
@@ -94,6 +93,10 @@ class Curator:
     @property
     def _engine(self) -> Engine:
         return self._instance.engine
+
+    @property
+    def schema(self) -> Schema:
+        return self._instance.schema
 
     @property
     def ledger(self) -> Ledger:

@@ -15,10 +15,8 @@ from fractions import Fraction
 from dpjoin.canonical import instance
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.accounting import (
-    GAUSSIAN,
     OPTION_SHARE,
     PAPER,
-    ZERO_CONCENTRATED,
     Approximate,
     Budget,
     Composition,
@@ -91,8 +89,7 @@ class Ledger:
         if self.composition == PAPER:
             enough = enough and not self.rho and self._rounds_are_paid()
         else:
-            known = {c.name: c for c in (ZERO_CONCENTRATED, GAUSSIAN)}
-            composition = known.get(self.composition)
+            composition = {c.value: c for c in Composition}.get(self.composition)
             if composition is None or not all(_is_covered(e, composition) for e in self.events):
                 raise BudgetError(f"composition ({self.composition!r}) must be one that is proved for every event")
             if enough and self.rho:

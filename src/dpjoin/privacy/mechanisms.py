@@ -191,6 +191,6 @@ def choosing(moves: int, cost: Pure | Concentrated, composition: Composition | N
         if composition is None or is_laplace(cost) or not cost.rho:
             raise BudgetError("a choice must be paid for with rho, or by a reserved round; nothing was drawn")
         if not composition.covers(Exponential.name):
-            raise BudgetError(f"{Exponential.name} does not go with {composition.name} composition; nothing was drawn")
+            raise BudgetError(f"{Exponential.name} does not go with {composition.value} composition; nothing was drawn")
         return Choice(Exponential(selection_epsilon(cost.rho)), cost, moves)
     return Choice(Exponential(cost.epsilon), cost, moves)

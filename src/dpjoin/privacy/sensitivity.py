@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpjoin.canonical import frozen
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.spec.workload import Factor, Group, Kronecker, largest_weight
 
@@ -96,7 +97,7 @@ def weight_ranges(group: Group) -> Ranges:
         least, most = (ends.astype(dtype) for ends in both)
         ends = [np.multiply.outer(x, y).ravel() if crossed else x * y for x in (low, high) for y in (least, most)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
-    return Ranges(low, high)
+    return Ranges(frozen(low), frozen(high))  # callers get the same ones again, and so does the Curator
 
 
 def _ends(factor: Factor, size: int) -> tuple[Numbers, Numbers]:

@@ -181,7 +181,7 @@ def guarantee(release: Release) -> dict[str, Any]:
     """What is promised, and what the ledger adds up to."""
     budget, ledger = release.budget, release.ledger
     spent: dict[str, Any] = {"composition": ledger.composition}
-    if ledger.composition in (ZERO_CONCENTRATED.name, GAUSSIAN.name):
+    if ledger.composition in (ZERO_CONCENTRATED.value, GAUSSIAN.value):
         spent |= {"rho": str(ledger.rho), "truncation_delta": str(ledger.delta)}
         spent |= {"conversion_delta": str(ledger.conversion_delta(Fraction(budget.delta)))}
         spent |= {"laplace_epsilon": str(ledger.epsilon)} if ledger.epsilon else {}
