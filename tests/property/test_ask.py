@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpjoin as dj
+from dpjoin.released.bin_widths import with_reach
 from dpjoin.released.rows import numbers_within
 from support.asked import INF, SCHEMA, release_of_one_table
 
@@ -71,3 +73,18 @@ def test_sql_on_bins_agrees_with_the_numbers_of_the_rows(released: dj.Release, q
             value, bar = answers.rows[0][1][0], (answers.rows[0][2] or (0.0,))[0]
             assert bar is not None
             assert abs(value - truth) <= bar + 1e-9 * abs(truth)  # type: ignore[operator, arg-type]
+
+
+@given(bar=st.floats(1e-3, 1e3), reach=st.floats(0, 1e6), coverage=st.floats(0.05, 0.99), shift=st.floats(0, 1))
+@settings(max_examples=200, deadline=None)
+def test_a_bar_with_reach_holds_every_shift(bar: float, reach: float, coverage: float, shift: float) -> None:
+    """Wherever numbers lie in their bins it holds as often as it says, at an edge just so: nothing shorter would."""
+    scale, normal = bar / NormalDist().inv_cdf(0.5 + coverage / 2), NormalDist()
+    length = float(with_reach(np.array([bar]), np.array([reach]), coverage)[0])
+
+    def held(length: float, shift: float) -> float:
+        return normal.cdf((length - shift) / scale) - normal.cdf((-length - shift) / scale)
+
+    assert held(length, shift * reach) >= coverage - 1e-6
+    assert held(length, reach) == pytest.approx(coverage, abs=1e-6)
+    assert held(length - 1e-3 * scale, reach) < coverage

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpjoin as dj
 from support.asked import release_of_one_table, rows_of_one_table
+
+BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
 
 
 def test_bars_cover_the_raw_numbers() -> None:
@@ -25,6 +28,26 @@ def test_bars_cover_the_raw_numbers() -> None:
             for function, truth in (("AVG", raw.mean()), ("SUM", raw.sum())):
                 row = release.ask(f"SELECT {function}(x) FROM joined WHERE g = '{name}'").rows[0]
                 held.append(abs(row[1][0] - truth) <= row[2][0])  # type: ignore[operator]
+    assert np.mean(held) >= 0.85
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.5, 0.999])
+@pytest.mark.parametrize("edges", [(0, 25, 50, 75, 100), tuple(range(0, 101, 5))], ids=["few", "many"])
+def test_bars_cover_wherever_numbers_lie_in_their_bins(place: float, edges: tuple[int, ...]) -> None:
+    """At the lower edges, at the upper ones and between, in all bins alike: what no release can know."""
+    schema = dj.Schema(
+        (dj.Table(name="r", attributes=("g", "x")),),
+        (dj.Attribute(name="g", range=(0, 9)), dj.Attribute(name="x", bins=edges)),
+    )
+    rng, held = np.random.default_rng(len(edges)), []
+    for _ in range(4):
+        g = rng.integers(0, 10, 4_000)
+        bins = np.minimum(rng.poisson(1 + g % 3, 4_000) * (len(edges) - 1) // 5, len(edges) - 2)
+        x = np.array(edges, dtype=float)[bins] + place * edges[1]
+        release = dj.release(schema, dj.Workload.marginals(schema, 2), {"r": pa.table({"g": g, "x": x})}, BUDGET)
+        truth = [(x[g == i].mean(), x[g == i].sum()) for i in range(10)]
+        for row, exact in zip(release.ask("SELECT g, AVG(x), SUM(x) FROM joined GROUP BY g").rows, truth, strict=True):
+            held += [abs(v - t) <= bar for v, t, bar in zip(row[1], exact, row[2], strict=True)]  # type: ignore[operator]
     assert np.mean(held) >= 0.85
 
 

@@ -66,8 +66,6 @@ class Measure:
     """Where only bins of that column are known: the rows in each."""
     halves: tuple[float, ...] = ()
     """Half the width of each of those bins."""
-    may_be_whole: bool = False
-    """Whether their edges are whole numbers, so that the numbers may be."""
 
 
 @dataclass(frozen=True)
@@ -250,16 +248,15 @@ class _Asked:
             raise Unsupported(SEVERAL)
         return Masked(whole.name, whole.scope, whole.factors, whole.shape, mask)
 
-    def _bins(self, title: str, of: str | None) -> tuple[Kronecker | None, tuple[float, ...], bool]:
-        """The rows in each bin of a column that is summed, half the width of each, and whether all edges are whole."""
+    def _bins(self, title: str, of: str | None) -> tuple[Kronecker | None, tuple[float, ...]]:
+        """The rows in each bin of a column that is summed, and half the width of each."""
         edges = self.schema.attribute(of).bins if of is not None else None
         if of is None or edges is None:
-            return None, (), False
+            return None, ()
         kept = [i for i in range(len(edges) - 1) if i in self.filters.get(of, (i,))]
         rows = np.eye(self.schema.attribute(of).size, dtype=np.int64)[kept]
         halves = tuple((edges[i + 1] - edges[i]) / 2 for i in kept)
-        whole = all(float(e).is_integer() for e in edges)
-        return self._group(title, {of: Factor("rows", packed=rows.tobytes())}), halves, whole
+        return self._group(title, {of: Factor("rows", packed=rows.tobytes())}), halves
 
     def _amounts(self, of: str) -> Factor:
         """What a sum adds up, where the column is filtered itself only what the filter keeps."""
