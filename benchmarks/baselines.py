@@ -45,7 +45,7 @@ def one_gaussian_each(query: Query, budget: dj.Budget, rng: np.random.Generator)
     assert shares.bound is not None
     assert shares.half_width is not None
     largest = max(int(d.max()) for d in query.degrees)
-    shift = noise.truncated_discrete_gaussian(variance=1 / (2 * shares.bound.rho), half_width=shares.half_width)
+    shift = noise.DiscreteGaussian(1 / (2 * shares.bound.rho), shares.half_width).one()
     rho = float(shares.split.rho - shares.bound.rho)
     sigma = (largest + shift) * math.sqrt(len(query.exact) / (2 * rho))
     return [np.maximum(e + rng.normal(0, sigma, e.shape), 0) for e in query.exact]
@@ -284,7 +284,7 @@ def elastic_gaussian(
         shares = tight_shares(budget, noisy_bound=True)
         assert shares.bound is not None
         assert shares.half_width is not None
-        shift = noise.truncated_discrete_gaussian(variance=1 / (2 * shares.bound.rho), half_width=shares.half_width)
+        shift = noise.DiscreteGaussian(1 / (2 * shares.bound.rho), shares.half_width).one()
         beta = elastic_beta(budget)
         bound = math.exp(beta * (math.ceil(math.log(bound) / beta) + shift))
         rho = float(shares.split.rho - shares.bound.rho)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpjoin.privacy.noise import discrete_gaussian_array, exponential_choice
+from dpjoin.privacy.noise import DiscreteGaussian, exponential_choice
 
 SIGMA = 1000
 EPSILON = Fraction(1, 10)
@@ -26,7 +26,7 @@ def measure(size: int, repetitions: int) -> dict[str, Any]:
     gaussian, select = _opendp()
     jobs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         "gaussians": (
-            lambda: values + discrete_gaussian_array(variance=Fraction(SIGMA**2), size=size),
+            lambda: values + DiscreteGaussian(Fraction(SIGMA**2)).many(size),
             lambda: gaussian(values),
         ),
         "selection": (

@@ -68,9 +68,18 @@ def test_no_two_modules_have_one_name() -> None:
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
+PAPERS_SENSITIVITIES = {f"privacy/{name}.py" for name in ("gauge", "residual", "degree_bounds", "sensitivity")}
+
+
 def test_the_house_does_not_grow_unseen() -> None:
-    """Lines of code, of all and of ring 1: what there is today, to be lowered whenever something goes."""
+    """Lines of code, of all, of ring 1, and of its core, which is ring 1 without the paper's sensitivities.
+
+    What there is today, to be lowered whenever something goes.
+    """
     counted = lines.count()
-    of_ring_1 = sum(n for name, n in counted.items() if name.startswith("privacy/"))
-    assert sum(counted.values()) <= 22_610
-    assert of_ring_1 <= 2_900
+    of_ring_1 = {name: n for name, n in counted.items() if name.startswith("privacy/")}
+    assert of_ring_1.keys() > PAPERS_SENSITIVITIES
+    core = sum(n for name, n in of_ring_1.items() if name not in PAPERS_SENSITIVITIES)
+    assert sum(counted.values()) <= 22_460
+    assert sum(of_ring_1.values()) <= 2_745
+    assert core <= 1_970

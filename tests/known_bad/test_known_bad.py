@@ -217,7 +217,7 @@ def _multiplicative_weights_on_the_join(size: int, domain: int) -> np.ndarray[An
     table = np.full(domain, size / domain)
     if size:
         for _ in range(20):
-            measured = size + noise.discrete_laplace(scale=Fraction(1))
+            measured = size + noise.DiscreteLaplace(Fraction(1)).one()
             table[:size] *= math.exp((measured - table[:size].sum()) / (2 * size))
             table *= size / table.sum()
     return table
@@ -245,9 +245,9 @@ def test_flawed_idea_two_is_caught() -> None:
         size = engine.exact_join_size()
         degree = max(engine.exact_boundary(frozenset({t})) for t in ("R1", "R2"))
         width = paper_laplace_half_width(epsilon=half, delta=Fraction(5, 10**7), sensitivity=1)
-        bound = degree + noise.truncated_discrete_laplace(scale=1 / half, half_width=width)
+        bound = degree + noise.DiscreteLaplace(1 / half, width).one()
         width = paper_laplace_half_width(epsilon=half, delta=Fraction(5, 10**7), sensitivity=bound)
-        padding = noise.truncated_discrete_laplace(scale=bound / half, half_width=width)
+        padding = noise.DiscreteLaplace(bound / half, width).one()
         in_region = _multiplicative_weights_on_the_join(size, n**3)[:n].sum() if size else 0.0
         dummies = rng.binomial(padding, n / n**3)
         return bool(in_region + dummies < 0.5)
@@ -261,7 +261,7 @@ def test_integer_noise_on_half_integers_is_caught() -> None:
 
     def is_whole(tables: Tables) -> bool:
         count = BruteEngine(SCHEMA, tables).exact_join_size()
-        noisy = Fraction(3) - Fraction(count, 2) + noise.discrete_gaussian(variance=Fraction(10000))
+        noisy = Fraction(3) - Fraction(count, 2) + noise.DiscreteGaussian(Fraction(10000)).one()
         return noisy.denominator == 1
 
     assert distinguishing_violations(is_whole, FULL, smaller, budget=BUDGET, runs=60) != []

@@ -53,7 +53,8 @@ def test_epsilon_spent_twice_is_caught() -> None:
     engine = BruteEngine(schema, {"t": [{"x0": 0, "x1": 0}]})
     honest = Curator(engine, Split(budget=replace(BUDGET, laplace=Fraction(1, 2))))
     twice = Curator(engine, Split(budget=BUDGET))
-    twice._accountant = Accountant(Concentrated(BUDGET.rho(), epsilon=BUDGET.exact.epsilon), BUDGET.composition)
+    limit = Concentrated(BUDGET.rho(), epsilon=BUDGET.exact.epsilon)
+    twice._gate = replace(twice._gate, accountant=Accountant(limit, BUDGET.composition))
     for curator, caught in ((honest, False), (twice, True)):
         bound = curator.public_bound()
         assert bound is not None

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.privacy import instance
+from dpjoin.privacy import gate, instance
 from dpjoin.privacy.accounting import Concentrated, Split
-from dpjoin.privacy.columns import Column, ColumnOf, NoisyValues, counts_between
+from dpjoin.privacy.columns import ColumnOf, counts_between
 from dpjoin.privacy.curator import Curator
 from support.audit import Tape, attach, ledger_violations, overpaid, replay_violations
 from support.brute import BruteEngine
@@ -81,18 +81,8 @@ def test_a_domain_from_observed_values_is_caught() -> None:
 
 def test_a_threshold_below_twice_the_half_width_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that one row has may then be listed, and its neighbour, where nobody has it, cannot list it."""
-    honest = Column.noisy_values
-
-    def low(self: Column, cost: Concentrated, *, half_width: int) -> NoisyValues:
-        gate = self._gate
-        values = gate.values
-        monkeypatch.setattr(gate, "values", lambda p, e, m, x, threshold: values(p, e, m, x, threshold // 4))
-        try:
-            return honest(self, cost, half_width=half_width)
-        finally:
-            monkeypatch.setattr(gate, "values", values)
-
-    monkeypatch.setattr(Column, "noisy_values", low)
+    honest = gate.values_above
+    monkeypatch.setattr(gate, "values_above", lambda exact, counts, threshold: honest(exact, counts, threshold // 4))
     rows = instance_of()
     found = [replay_violations(asked(ROWS), rows, without_row(rows)) for _ in range(8)]
     assert ["support: 'domain of a: values' lists a value that the neighbour cannot list"] in found
@@ -151,5 +141,5 @@ def test_persons_who_pay_for_one_table_only_are_caught() -> None:
     assert replay_violations(asked(PEOPLE, 2, 28, kept), rows, without_person(PEOPLE, rows, (60,))) == []
     assert overpaid(kept[1]) == []
     ledger = kept[1].ledger
-    kept[1]._gate.ledger = replace(ledger, owner=())
+    kept[1]._gate.book.ledger = replace(ledger, owner=())
     assert any(problem.startswith("participation") for problem in overpaid(kept[1]))

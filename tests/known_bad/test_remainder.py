@@ -92,6 +92,6 @@ def test_an_exchange_that_keeps_all_rho_is_caught() -> None:
     for kind, caught in ((Accountant, False), (Greedy, True)):
         curator = attach(Curator(BruteEngine(schema, rows), shares.split), Tape())
         honest = accountant_of(shares.split)
-        curator._accountant = kind(honest.limit, honest.composition, honest.options)
+        curator._gate = replace(curator._gate, accountant=kind(honest.limit, honest.composition, honest.options))
         per_table_tight(curator, workload, shares, silent)
         assert bool(ledger_violations(curator.ledger, BUDGET)) == caught

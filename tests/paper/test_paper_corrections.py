@@ -214,7 +214,7 @@ def test_a_first_bucket_narrower_than_the_noise_tells_who_is_present() -> None:
         def mechanism(degree: int) -> bool:
             if degree == 0:
                 return False  # absent: no noise is drawn
-            return degree + noise.truncated_discrete_laplace(scale=Fraction(1), half_width=width) > threshold
+            return degree + noise.DiscreteLaplace(Fraction(1), width).one() > threshold
 
         return mechanism
 

@@ -30,10 +30,3 @@ def test_numpy_log_and_exp_keep_the_assumed_error(values: list[float]) -> None:
         assert abs(Fraction(float(logarithm)) - exact) <= abs(exact) / 2**44
         exact = exp_lower(Fraction(float(-30 * x)))
         assert abs(Fraction(float(exponential)) - exact) <= exact / 2**44
-
-
-@given(st.lists(st.integers(min_value=-(10**25), max_value=10**25), min_size=2, max_size=20))
-def test_gaps_are_exact(scores: list[int]) -> None:
-    """Gaps to the best score are exact Python arithmetic for scores of any size."""
-    whole, top = noise._whole_scores(scores)
-    assert [int(gap) for gap in top - whole] == [max(scores) - score for score in scores]

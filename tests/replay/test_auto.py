@@ -46,7 +46,7 @@ def test_replay_on_neighbours(shape: str, way: str | None, bounds: bool, monkeyp
 
         assert replay_violations(run, rows, changed(schema, rows, rng)) == []
         assert overpaid(curators[1]) == []
-        ledger, limit = curators[0].ledger, curators[0]._accountant.limit
+        ledger, limit = curators[0].ledger, curators[0]._gate.accountant.limit
         assert ledger_violations(ledger, SHARP) == []
         assert ledger.rho == limit.rho
         # Delta is set aside for listed degrees or a noisy bound; other ways leave it unspent.

@@ -39,7 +39,7 @@ class OwnDraws(Draws, Curator):
 
     def __init__(self, engine: Engine, split: Split) -> None:
         super().__init__(engine, split)
-        self._gate.draws = self
+        self._gate.book.draws = self
 
 
 class Recorder(OwnDraws):
@@ -185,7 +185,7 @@ DELTA_LEFT = "total: delta is left"
 
 def not_the_budget(curator: Curator, budget: Budget) -> list[str]:
     """The ledger must add up to the budget exactly. Delta that was set aside and not used is a finding of its own."""
-    ledger, accountant = curator.ledger, curator._accountant
+    ledger, accountant = curator.ledger, curator._gate.accountant
     limit = accountant.limit
     if isinstance(limit, Approximate):
         exact = (ledger.epsilon, ledger.delta) == (budget.exact.epsilon, budget.exact.delta)

@@ -149,7 +149,8 @@ def audit(method: str, schema: dj.Schema, rows: Rows, other: Rows, turn: int) ->
     first = curators[0]
     if not found:
         found = overpaid(curators[1]) + ledger_violations(first.ledger, SHARP)
-        whole = (first._accountant.limit.rho, first._accountant.limit.delta)
+        limit = first._gate.accountant.limit
+        whole = (limit.rho, limit.delta)
         found += [] if (first.ledger.rho, first.ledger.delta) == whole else ["total: not the budget"]
         found += [] if first.rho_left == 0 else ["total: something is left"]
     return found, sum(part.stage in ("parts", "tables") for part in first.ledger.parts)

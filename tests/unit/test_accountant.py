@@ -98,7 +98,7 @@ def test_parameters_outside_their_range_are_refused() -> None:
         zcdp_delta(rho=one, epsilon=zero, order=Fraction(2))
     with pytest.raises(ValueError, match=r"order \(1\) must be above 1"):
         zcdp_delta(rho=one, epsilon=one, order=one)
-    with pytest.raises(ValueError, match=r"delta \(1\) must be between 0 and 1"):
+    with pytest.raises(ValueError, match=r"delta \(1\) must be positive, and below 1"):
         largest_rho(epsilon=one, delta=one)
     with pytest.raises(ValueError, match=r"epsilon \(0\) must be positive"):
         largest_rho(epsilon=zero, delta=half)
@@ -106,7 +106,7 @@ def test_parameters_outside_their_range_are_refused() -> None:
         advanced_composition_epsilon(count=0, epsilon_each=one, delta=half)
     with pytest.raises(ValueError, match=r"epsilon_each \(0\) must be positive"):
         advanced_composition_epsilon(count=1, epsilon_each=zero, delta=half)
-    with pytest.raises(ValueError, match=r"delta \(0\) must be between 0 and 1"):
+    with pytest.raises(ValueError, match=r"delta \(0\) must be positive, and below 1"):
         advanced_composition_epsilon(count=1, epsilon_each=one, delta=zero)
     with pytest.raises(ValueError, match=r"rho \(0\) must be positive"):
         selection_epsilon(zero)

@@ -11,7 +11,8 @@ import dpjoin as dj
 from dpjoin.privacy.accounting import Concentrated, Split, laplace_cost
 from dpjoin.privacy.columns import Column, ColumnOf, NoisyCounts, NoisyValues
 from dpjoin.privacy.curator import Curator
-from dpjoin.privacy.mechanisms import hiding_each
+from dpjoin.privacy.mechanisms import Move, hiding
+from dpjoin.privacy.numbers import root
 from support.brute import BruteEngine
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
@@ -42,9 +43,9 @@ def column(name: str, *, public: bool = False, values: int = 1) -> Column:
 
 
 def test_a_column_says_what_it_is() -> None:
-    """Its kind, how many values move, and what is left of its allowance."""
+    """Its kind, and what is left of its allowance."""
     found = column("a")
-    assert (found.attribute, found.kind, found.moved, found.private) == ("a", "untyped", 1, True)
+    assert (found.attribute, found.kind, found.private) == ("a", "untyped", True)
     assert found.left.rho == COST.rho
 
 
@@ -72,17 +73,12 @@ def test_edges_must_be_increasing_and_finite(edges: list[float]) -> None:
         column("b").noisy_counts(edges, COST)
 
 
-def test_half_widths_beyond_the_noise_are_refused() -> None:
-    with pytest.raises(dj.BudgetError, match="half_width must be below"):
-        column("a").noisy_values(COST, half_width=2**61)
-
-
 def test_lists_are_paid_for_with_rho() -> None:
     """Not with Laplace noise, and not without a composition."""
     composition = curator().composition
     for cost, adding in ((laplace_cost(Fraction(1, 100)), composition), (COST, None)):
-        with pytest.raises(dj.BudgetError, match="must be paid for with rho"):
-            hiding_each(1, cost, adding, 1000)
+        with pytest.raises(dj.BudgetError, match=r"must not be paid for as Laplace|needs the concentrated accountant"):
+            hiding(Move(root(3), 3, 3), cost, adding, half_width=1000)
 
 
 def test_columns_are_different_ones_with_a_cost_each() -> None:

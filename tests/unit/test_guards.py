@@ -18,18 +18,10 @@ ZERO, ONE, TENTH = Fraction(0), Fraction(1), Fraction(1, 10)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (partial(noise.discrete_laplace_array, scale=ZERO, size=0), r"scale \(0\) must be positive"),
-        (partial(noise.discrete_gaussian_array, variance=ZERO, size=0), r"variance \(0\) must be positive"),
-        (partial(noise.truncated_discrete_laplace, scale=ZERO, half_width=0), r"scale \(0\) must be positive"),
-        (partial(noise.truncated_discrete_gaussian, variance=ZERO, half_width=0), r"variance \(0\) must be positive"),
-        (
-            partial(noise.truncated_discrete_laplace_array, scale=ZERO, half_width=0, size=0),
-            r"scale \(0\) must be positive",
-        ),
-        (
-            partial(noise.truncated_discrete_gaussian_array, variance=ZERO, half_width=0, size=0),
-            r"variance \(0\) must be positive",
-        ),
+        (partial(noise.DiscreteLaplace, ZERO), r"scale \(0\) must be positive"),
+        (partial(noise.DiscreteGaussian, ZERO), r"variance \(0\) must be positive"),
+        (partial(noise.DiscreteLaplace, ZERO, 0), r"scale \(0\) must be positive"),
+        (partial(noise.DiscreteGaussian, ZERO, 0), r"variance \(0\) must be positive"),
         (
             partial(truncated.paper_laplace_half_width, epsilon=ZERO, delta=TENTH, sensitivity=1),
             r"epsilon \(0\) must be positive",

@@ -53,13 +53,6 @@ def test_a_draw_is_kept_only_if_it_lies_surely_below(monkeypatch: pytest.MonkeyP
     assert not noise._below_exp(2**32 - 1, 32, Fraction(1), width)
 
 
-@pytest.mark.parametrize("margin", [Fraction(1, 1 << 40), Fraction(1, 1 << 20), Fraction(1, 1000)])
-def test_so_many_proposals_are_kept_at_least(margin: Fraction) -> None:
-    """What is kept without a look at the exact score is no more than its probability."""
-    least = exp_lower(-Fraction(1, noise._LEVELS_PER_UNIT) - 2 * margin, bits=200)
-    assert noise._surely_kept(margin) <= least * 2**32 < noise._surely_kept(margin) + 2
-
-
 def test_the_margin_of_a_logarithm_covers_its_error() -> None:
     """P-8: 2**-44 of numpy's logarithm, half a unit of the bits drawn, two roundings; as a share of the scale."""
     largest = log(2.0**63 / noise._SMALL_WORD)
@@ -72,18 +65,18 @@ def test_the_margin_of_an_exponential_covers_its_error() -> None:
     assert noise._EXP_MARGIN > 2.0**-33 + 2.0**-43
 
 
-def test_array_types_change_where_the_proofs_say() -> None:
-    """P-8, P-9: int64 up to a scale of 2**30 and below a variance of 2**104; beyond, Python integers."""
-    assert noise.discrete_laplace_array(scale=Fraction(1 << 30), size=1).dtype == "int64"
-    assert noise.discrete_laplace_array(scale=Fraction((1 << 30) + 1), size=1).dtype == object
-    assert noise.discrete_gaussian_array(variance=Fraction((1 << 104) - 1), size=1).dtype == "int64"
-    assert noise.discrete_gaussian_array(variance=Fraction(1 << 104), size=1).dtype == object
+def test_floats_serve_where_the_proofs_say() -> None:
+    """P-8, P-9: up to a scale of 2**30, and from a variance of 2**-500 to below 2**104; beyond, Python integers."""
+    assert noise.DiscreteLaplace(Fraction(1 << 30))._serves_floats()
+    assert not noise.DiscreteLaplace(Fraction((1 << 30) + 1))._serves_floats()
+    for power, serves in ((-501, False), (-500, True), (103, True), (104, False)):
+        assert noise.DiscreteGaussian(Fraction(2) ** power)._serves_floats() == serves
 
 
 def test_a_variance_too_small_for_floats_gives_zeros() -> None:
     """P-9: below 2**-500 no float is divided by another that has become 0."""
-    assert noise.discrete_gaussian_array(variance=Fraction(1, 1 << 1200), size=5).tolist() == [0] * 5
-    drawn = noise.truncated_discrete_gaussian_array(variance=Fraction(1, 1 << 1200), half_width=3, size=5)
+    assert noise.DiscreteGaussian(Fraction(1, 1 << 1200)).many(5).tolist() == [0] * 5
+    drawn = noise.DiscreteGaussian(Fraction(1, 1 << 1200), 3).many(5)
     assert drawn.tolist() == [3] * 5
 
 
@@ -95,9 +88,9 @@ def test_series_enclose_what_they_sum(precision: int) -> None:
         third, unit = Decimal(1) / 3, Decimal(2**precision)
         exponential, tangent = third.exp() * unit, (Decimal(2).ln() / 2) * unit
     rest = 2**precision // 3
-    low, high = _taylor_exp(rest, rest + 1, precision)
+    low, high = _taylor_exp(rest, precision, up=0), _taylor_exp(rest + 1, precision, up=1)
     assert low <= exponential <= high <= low + 100
-    low, high = _atanh(1, 3, precision)
+    low, high = _atanh(1, 3, precision, up=0), _atanh(1, 3, precision, up=1)
     assert low <= tangent <= high <= low + 100
 
 

@@ -10,18 +10,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.canonical import real
-from dpjoin.engine.interface import Engine, ExactDegrees, ExactNumbers
+from dpjoin.engine.interface import Engine, ExactNumbers
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.accounting import Accountant, Concentrated
+from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.gate import Gate, values_above
-from dpjoin.privacy.ledger import Event
-from dpjoin.privacy.mechanisms import Mechanism, Move, hiding, hiding_each, root
+from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import CHECK
 
@@ -64,10 +64,8 @@ class NoisyCounts:
 class Column:
     """One column with its allowance, which only a Curator makes; of a public table without one. Proof: P-82."""
 
-    def __init__(
-        self, engine: Engine, asked: ColumnOf, moved: tuple[int, int], purse: Accountant | None, gate: Gate, part: str
-    ) -> None:
-        self._engine, self._asked, self._purse, self._gate, self._part = engine, asked, purse, gate, part
+    def __init__(self, engine: Engine, asked: ColumnOf, moved: tuple[Move, Move], gate: Gate | None) -> None:
+        self._engine, self._asked, self._gate = engine, asked, gate
         self._in_list, self._in_counts = moved
         self._exact: ExactNumbers | None = None
 
@@ -78,12 +76,7 @@ class Column:
     @property
     def private(self) -> bool:
         """Whether questions cost anything."""
-        return self._purse is not None
-
-    @property
-    def moved(self) -> int:
-        """How many values of a list change by one each, at most, with one row or one owner."""
-        return self._in_list
+        return self._gate is not None
 
     @property
     def kind(self) -> str:
@@ -93,25 +86,21 @@ class Column:
     @property
     def left(self) -> Concentrated:
         """What is left of the allowance."""
-        return Concentrated(Fraction(0)) if self._purse is None else self._purse.left
+        return Concentrated(Fraction(0)) if self._gate is None else self._gate.accountant.left
 
     def noisy_values(self, cost: Concentrated, *, half_width: int) -> NoisyValues:
         """The values with a noisy count above twice the half-width; of a public table all, at no cost. Proof: P-82."""
         width = CHECK.whole(half_width, "half_width", least=0)
-        if width >= 2**61:
-            raise BudgetError("half_width must be below 2^61; spend more, or set more of delta aside")
-
-        def exact() -> ExactDegrees:
-            return self._engine.exact_values(self.attribute, self._asked.values)
-
-        if self._purse is None:
+        exact = partial(self._engine.exact_values, self.attribute, self._asked.values)
+        if self._gate is None:
             counted = exact()
-            return NoisyValues(0, _single(values_above(counted, counted.exact_counts, 0)))
-        composition = self._purse.composition
-        mechanism = hiding_each(self._in_list, CHECK.instance(cost, Concentrated, "a cost"), composition, width)
-        event = self._event(mechanism, "values", {"values": self._in_list})
-        listed = self._gate.values(self._purse, event, mechanism, exact, 2 * width)
-        return NoisyValues(2 * width, _single(listed))
+            threshold, listed = 0, values_above(counted, counted.exact_counts, 0)
+        else:
+            cost, moved = CHECK.instance(cost, Concentrated, "a cost"), self._in_list
+            mechanism = self._gate.hiding(moved, cost, half_width=width)
+            told = f"domain of {self.attribute}: values"
+            threshold, listed = self._gate.values(told, mechanism, exact, values=moved.numbers)
+        return NoisyValues(threshold, {value: count for (value,), count in listed.items()})
 
     def noisy_counts(self, edges: Sequence[float], cost: Concentrated) -> NoisyCounts:
         """How many numbers lie from each edge up to the next; of a public table exact, at no cost. Proof: P-82."""
@@ -122,22 +111,11 @@ class Column:
                 self._exact = self._engine.exact_numbers(self.attribute)
             return counts_between(self._exact, cuts)
 
-        if self._purse is None:
+        if self._gate is None:
             return NoisyCounts(cuts, tuple(map(int, exact())), 0.0)
-        cost = CHECK.instance(cost, Concentrated, "a cost")
-        mechanism = hiding(Move(root(self._in_counts), self._in_counts), cost, self._purse.composition)
-        noisy = self._gate.numbers(self._purse, self._event(mechanism, "counts"), mechanism, exact)
+        mechanism = self._gate.hiding(self._in_counts, CHECK.instance(cost, Concentrated, "a cost"))
+        noisy = self._gate.numbers(f"domain of {self.attribute}: counts", mechanism, exact)
         return NoisyCounts(cuts, tuple(map(int, noisy)), float(mechanism.law.variance))
-
-    def _event(self, mechanism: Mechanism, what: str, more: Mapping[str, int] = MappingProxyType({})) -> Event:
-        return Event(
-            mechanism=mechanism.law.name,
-            purpose=f"domain of {self.attribute}: {what}",
-            cost=mechanism.cost,
-            moves=Fraction(mechanism.moves),
-            parameters={**mechanism.law.parameters, **more},
-            part=self._part,
-        )
 
 
 def counts_between(exact: ExactNumbers, edges: Sequence[float]) -> NDArray[np.int64]:
@@ -147,10 +125,6 @@ def counts_between(exact: ExactNumbers, edges: Sequence[float]) -> NDArray[np.in
     counts = np.zeros(len(edges) - 1, dtype=np.int64)
     np.add.at(counts, at[inside], exact.exact_counts[inside])
     return counts
-
-
-def _single(listed: Mapping[tuple[object, ...], int]) -> dict[object, int]:
-    return {value: count for (value,), count in listed.items()}
 
 
 def _cuts(edges: object) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import floor, frexp, log, log1p
 
-from dpjoin.privacy.rational import exp_upper, log_lower, log_upper, sqrt_lower, sqrt_upper
+from dpjoin.privacy.rational import exp_upper, log_lower, log_upper, positive, sqrt_lower, sqrt_upper
 
 _RHO_BITS = 60
 _ORDER_BITS = 40
@@ -26,7 +26,7 @@ def zcdp_delta(*, rho: Fraction, epsilon: Fraction, order: Fraction) -> Fraction
     """
     if rho < 0:
         raise ValueError(f"rho ({rho}) must not be negative")
-    _require_positive("epsilon", epsilon)
+    positive(epsilon=epsilon)
     if order <= 1:
         raise ValueError(f"order ({order}) must be above 1")
     above = order - 1
@@ -42,9 +42,7 @@ def largest_rho(*, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fracti
     >>> zcdp_delta(rho=rho, epsilon=Fraction(1), order=order) <= Fraction(1, 10**6)
     True
     """
-    _require_positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta ({delta}) must be between 0 and 1")
+    positive(epsilon=epsilon, delta=delta)
     above = _best_above(float(epsilon), float(delta))
     order = 1 + above
     # zcdp_delta = delta solved for rho at this order, every logarithm rounded against us.
@@ -68,11 +66,7 @@ def advanced_composition_epsilon(*, count: int, epsilon_each: Fraction, delta: F
     >>> round(float(advanced_composition_epsilon(count=100, epsilon_each=each, delta=delta)), 6)
     0.535702
     """
-    if count < 1:
-        raise ValueError(f"count ({count}) must be positive")
-    _require_positive("epsilon_each", epsilon_each)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta ({delta}) must be between 0 and 1")
+    positive(count=count, epsilon_each=epsilon_each, delta=delta)
     spread = sqrt_upper(2 * count * log_upper(1 / delta)) * epsilon_each
     return spread + count * epsilon_each * (exp_upper(epsilon_each) - 1)
 
@@ -83,7 +77,7 @@ def selection_epsilon(rho: Fraction) -> Fraction:
     >>> selection_epsilon(Fraction(1, 2))
     Fraction(2, 1)
     """
-    _require_positive("rho", rho)
+    positive(rho=rho)
     return sqrt_lower(8 * rho, bits=_ORDER_BITS)
 
 
@@ -105,8 +99,3 @@ def _best_above(epsilon: float, delta: float) -> Fraction:
         low, high = (middle, high) if middle > 0 and falls(middle) else (low, middle)
     mantissa, exponent = frexp(high)
     return Fraction(floor(mantissa * (1 << _ORDER_BITS))) / (1 << _ORDER_BITS) * Fraction(2) ** exponent
-
-
-def _require_positive(name: str, value: Fraction) -> None:
-    if value <= 0:
-        raise ValueError(f"{name} ({value}) must be positive")

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from dpjoin.engine.interface import Clip, Engine, RowWeights
 from dpjoin.errors import BudgetError
 from dpjoin.privacy import accounting, parts
-from dpjoin.privacy.accounting import Accountant, Approximate, Composition, Concentrated, Pure, Split
+from dpjoin.privacy.accounting import Approximate, Composition, Concentrated, Pure, Split
 from dpjoin.privacy.columns import Column, ColumnOf
 from dpjoin.privacy.degree_bounds import Limit, declared_limits
-from dpjoin.privacy.gate import Gate, values_above
+from dpjoin.privacy.gate import Book, Gate, values_above
 from dpjoin.privacy.instance import Bound, Instance, varying, widest
-from dpjoin.privacy.ledger import Event, Ledger, Part, Places, worst_row
-from dpjoin.privacy.mechanisms import Choice, Mechanism, choosing, hiding
+from dpjoin.privacy.ledger import Ledger, Places, worst_row
 from dpjoin.privacy.numbers import Numbers, narrow, scaled, taken, wide
 from dpjoin.privacy.owners import MOST_EDGES, NoisyOwners, owners_by_results
 from dpjoin.privacy.parts import CHECK, Labels, NoisyDegrees, NoisyRanks, OneTable, Question, Rules, Value
@@ -82,10 +81,10 @@ class Curator:
         accountant = accounting.accountant_of(replace(CHECK.instance(split, Split, "what a Curator may spend")))
         options = tuple(option.epsilon for option in accountant.options)
         ledger = Ledger(accountant.name, options=options, owner=engine.schema.unit)
-        self._begin(Instance.of(engine), accountant, Gate(ledger))
+        self._begin(Instance.of(engine), Gate(accountant, Book(ledger)))
 
-    def _begin(self, instance: Instance, accountant: Accountant, gate: Gate) -> None:
-        self._instance, self._accountant, self._gate = instance, accountant, gate
+    def _begin(self, instance: Instance, gate: Gate) -> None:
+        self._instance, self._gate = instance, replace(gate, unit=instance.unit)
         self._minted: list[Bound] = []
         self._answered: list[NoisyDegrees] = []
         self._labels: dict[Labels, tuple[NoisyDegrees, ...]] = {}
@@ -100,7 +99,7 @@ class Curator:
 
     @property
     def ledger(self) -> Ledger:
-        return self._gate.ledger
+        return self._gate.book.ledger
 
     @property
     def rows_moved(self) -> int:
@@ -115,34 +114,34 @@ class Curator:
     @property
     def rho_left(self) -> Fraction:
         """What is left to spend (tight profile)."""
-        return self._accountant.left.rho
+        return self._gate.accountant.left.rho
 
     @property
     def laplace_left(self) -> Fraction:
         """What is left of epsilon for Laplace noise (tight profile)."""
-        return self._accountant.left.epsilon if self._accountant.composition else Fraction(0)
+        return self._gate.accountant.left.epsilon if self._gate.accountant.composition else Fraction(0)
 
     @property
     def composition(self) -> Composition:
         """How Concentrated costs add up here (tight profile)."""
-        if self._accountant.composition is None:
+        if self._gate.accountant.composition is None:
             raise BudgetError("a Concentrated cost needs the concentrated accountant; use Approximate or Pure")
-        return self._accountant.composition
+        return self._gate.accountant.composition
 
     @property
     def options(self) -> tuple[Concentrated, ...]:
         """All exchanges for Laplace noise that were planned."""
-        return self._accountant.options
+        return self._gate.accountant.options
 
     @property
     def offer(self) -> Concentrated | None:
         """What an exchange for Laplace noise would leave to spend; None where there is none to be had."""
-        return self._accountant.offer
+        return self._gate.accountant.offer
 
     def exchange(self) -> None:
         """Give up most of rho for Laplace noise: a decision that may rest on what was released. Proof: P-70."""
         self._require_whole("rho is exchanged")
-        self._gate.ledger = replace(self.ledger, exchanged=self._accountant.exchange())
+        self._gate.book.ledger = replace(self.ledger, exchanged=self._gate.accountant.exchange())
 
     # -- sensitivity ---------------------------------------------------------------------------------
 
@@ -169,13 +168,12 @@ class Curator:
         on the largest degree for two tables and on the logarithm of the residual sensitivity for more.
         """
         cost = _of_kind(cost, Approximate, Concentrated)
-        width = None if half_width is None else _half_width(half_width)
+        width = None if half_width is None else CHECK.whole(half_width, "half_width", least=0)
         if isinstance(cost, Concentrated) == (width is None):
             raise BudgetError(f"half_width ({width}) must be given for a Concentrated cost, and for no other")
         level, cap = self._instance.sensitivity_level(cost), self._instance.part_bound()
-        mechanism = hiding(level.moves, cost, self._accountant.composition, half_width=width)
-        event = self._event(mechanism, "sensitivity bound", more=level.parameters)
-        noisy = level.bound(self._gate.number(self._accountant, event, mechanism, level.exact))
+        mechanism = self._gate.hiding(level.moves, cost, half_width=width)
+        noisy = level.bound(self._gate.number("sensitivity bound", mechanism, level.exact, **level.parameters))
         bound = Bound(max(1, noisy if cap is None else min(cap.value, noisy)))
         self._minted.append(bound)
         return bound
@@ -197,7 +195,7 @@ class Curator:
             )
             for table, bounds in CHECK.mapping(caps, "caps").items()
         }
-        return _Inner(self._instance.capped(found), self._accountant, self._gate)
+        return _Inner(self._instance.capped(found), self._gate)
 
     def weighted(self, weights: Mapping[str, RowWeights]) -> Curator:
         """A Curator of the same tables in which a row counts by how many share its value; any public weights.
@@ -209,7 +207,7 @@ class Curator:
             self.schema.table(CHECK.text(table, "a table")).name: CHECK.instance(w, RowWeights, "weights of rows")
             for table, w in CHECK.mapping(weights, "weights").items()
         }
-        return _Inner(self._instance.weighted(found), self._accountant, self._gate)
+        return _Inner(self._instance.weighted(found), self._gate)
 
     def clipped(self, clip: Clip) -> Curator:
         """A Curator of the same tables in which a join result counts by how many its owner has; any public limit.
@@ -217,7 +215,7 @@ class Curator:
         It spends from the same budget and counts in its `unit`. Nothing is released and nothing is charged here.
         Proof: P-78.
         """
-        return _Inner(self._instance.clipped(CHECK.instance(clip, Clip, "a clip")), self._accountant, self._gate)
+        return _Inner(self._instance.clipped(CHECK.instance(clip, Clip, "a clip")), self._gate)
 
     def restrict(
         self,
@@ -230,7 +228,6 @@ class Curator:
         A sub-instance of one table is paid for by that table's rows only.
         """
         self._require_whole("sub-instances are taken")
-        stage = CHECK.text(stage, "a stage")
         found = {
             CHECK.text(name, "a sub-instance"): self._part(part)
             for name, part in CHECK.mapping(parts, "sub-instances").items()
@@ -238,18 +235,16 @@ class Curator:
         given = [_of_kind(cost, Approximate, Concentrated) for cost in CHECK.items(costs, "costs")]
         if len(given) != len(found):
             raise BudgetError(f"costs ({len(given)}) must be as many as sub-instances ({len(found)})")
-        purses = self._enter(stage, {name: _rules_of(part) for name, part in found.items()}, given)
-        made: list[Curator] = []
-        for name, part in found.items():
-            narrowed = self._instance.one_table if isinstance(part, OneTable) else self._instance.restricted
-            inside = narrowed(name, part, self._limits(_rules_of(part)))  # type: ignore[arg-type]
-            made.append(_Inner(inside, purses[name], self._gate))
-        return made
+        gates = self._enter(stage, {name: rules for name, (rules, _) in found.items()}, given)
+        return [
+            _Inner(self._instance.restricted(name, rules, self._limits(rules), alone), gates[name])
+            for name, (rules, alone) in found.items()
+        ]
 
     def participation(self, asked: Sequence[Question | Mapping[str, Rules] | OneTable]) -> int:
         """In how many of these questions or sub-instances one row can be at most: a public number. Proof: P-44."""
         self._require_whole("participation is counted")
-        found = [q.rules if type(q) is Question else _rules_of(self._part(q)) for q in CHECK.items(asked, "parts")]
+        found = [q.rules if type(q) is Question else self._part(q)[0] for q in CHECK.items(asked, "parts")]
         return int(worst_row([self._places(r) for r in found], [Fraction(1)] * len(found)))
 
     def labels(
@@ -283,15 +278,13 @@ class Curator:
         self._labels[made] = degrees
         return made
 
-    def _part(self, part: object) -> dict[str, dict[Labels, int]] | OneTable:
-        """A sub-instance, copied: of one table, or with rules of every table, none for one that is not named."""
-        if type(part) is OneTable:
-            self.schema.table(part.table)  # which refuses a name that is not there
-            return part
-        rules = parts.canonical_rules(part, "sub-instance")
+    def _part(self, part: object) -> tuple[Mapping[str, Rules], OneTable | None]:
+        """A sub-instance's rules, copied: of one table alone, or of every table, none for one that is not named."""
+        alone = part if type(part) is OneTable else None
+        rules = alone.rules if alone else parts.canonical_rules(part, "sub-instance")
         for table in rules:
-            self.schema.table(table)
-        return {t.name: rules.get(t.name, {}) for t in self.schema.tables}
+            self.schema.table(table)  # which refuses a name that is not there
+        return rules if alone else {t.name: rules.get(t.name, {}) for t in self.schema.tables}, alone
 
     def _limits(self, rules: Mapping[str, Rules]) -> list[Limit]:
         """Declared bounds, and what the labels say."""
@@ -307,21 +300,11 @@ class Curator:
         return {t: {labels.name: b for labels, b in part.items()} for t, part in rules.items() if t in private}
 
     def _enter(
-        self, stage: str, parts: Mapping[str, Mapping[str, Rules]], costs: Sequence[Approximate | Concentrated]
-    ) -> dict[str, Accountant]:
+        self, stage: object, parts: Mapping[str, Mapping[str, Rules]], costs: Sequence[Approximate | Concentrated]
+    ) -> dict[str, Gate]:
         """Charge what one row can pay at most in these sub-instances together, and give each its allowance."""
-        known, limit = self.ledger.parts, self._accountant.limit
-        if {p.name for p in known} & set(parts) or any(p.stage == stage for p in known):
-            raise BudgetError(f"stage {stage!r} and its sub-instances must have names that are not taken")
-        purses = {name: self._accountant.allowance(cost) for name, cost in zip(parts, costs, strict=True)}
-        new = [Part(name=n, stage=stage, places=self._places(rules)) for n, rules in parts.items()]
-        places, person = [part.places for part in new], bool(self._instance.owner)
-        worst = {
-            amount: worst_row(places, [getattr(c, amount) for c in costs], person=person) for amount in vars(limit)
-        }
-        self._accountant.spend(type(limit)(**worst))
-        self._gate.ledger = replace(self.ledger, parts=(*known, *new))
-        return purses
+        places = {name: self._places(rules) for name, rules in parts.items()}
+        return self._gate.enter(CHECK.text(stage, "a stage"), places, costs, person=bool(self._instance.owner))
 
     # -- domains -----------------------------------------------------------------------------------------
 
@@ -338,21 +321,14 @@ class Curator:
         for one in found:
             if one.attribute not in self.schema.learned:
                 raise BudgetError(f"attribute {one.attribute!r} must be one to be learned; its domain is declared")
-        tables = {a.attribute: self.schema.table(self.schema.owner(a.attribute)) for a in found}
-        names = {a.attribute: f"domain of {a.attribute}" for a in found}
-        parts: dict[str, dict[str, Rules]] = {names[a]: {t.name: {}} for a, t in tables.items() if t.private}
-        private = [cost for a, cost in zip(found, given, strict=True) if tables[a.attribute].private]
-        purses = self._enter(CHECK.text(stage, "a stage"), parts, private) if parts else {}
+        tables = [self.schema.table(self.schema.owner(a.attribute)) for a in found]
+        private = {f"domain of {a.attribute}": t.name for a, t in zip(found, tables, strict=True) if t.private}
+        paid = [cost for cost, t in zip(given, tables, strict=True) if t.private]
+        gates = self._enter(stage, {name: {table: {}} for name, table in private.items()}, paid) if private else {}
+        moves = [self._instance.move_of_column(t, a.values) for a, t in zip(found, tables, strict=True)]
         return [
-            Column(
-                self._engine,
-                a,
-                self._instance.move_of_column(tables[a.attribute], a.values),
-                purses.get(names[a.attribute]),
-                self._gate,
-                names[a.attribute],
-            )
-            for a in found
+            Column(self._engine, a, moved, gates.get(f"domain of {a.attribute}"))
+            for a, moved in zip(found, moves, strict=True)
         ]
 
     def learned(self, domains: Sequence[Attribute], *, public_bounds: bool = False) -> Curator:
@@ -371,7 +347,7 @@ class Curator:
             raise BudgetError("domains must be of all attributes that are to be learned")
         schema = with_domains(self.schema, found)
         bounds = CHECK.flag(public_bounds, "public_bounds")
-        return _Inner(self._instance.learned(schema, public_bounds=bounds), self._accountant, self._gate)
+        return _Inner(self._instance.learned(schema, public_bounds=bounds), self._gate)
 
     # -- degrees -----------------------------------------------------------------------------------------
 
@@ -384,22 +360,22 @@ class Curator:
         """
         self._require_whole("degrees are asked")
         self._instance.require_rows("noisy degrees")
-        width = _half_width(half_width)
+        width = CHECK.whole(half_width, "half_width", least=0)
         cost = _of_kind(cost, Approximate, Concentrated)
-        mechanism = hiding(self.rows_moved, cost, self._accountant.composition, half_width=width)
+        mechanism = self._gate.hiding(self.rows_moved, cost, half_width=width)
         asked = self._asked(questions)
         private = {q.name: q.rules for q in asked if self._places(q.rules)}
-        purses = self._enter(CHECK.text(stage, "a stage"), private, [cost] * len(private))
+        gates = self._enter(stage, private, [cost] * len(private))
         for question in asked:
             exact = partial(self._engine.exact_degrees, question.rules, question.by, question.distinct)
-            if question.name in purses:
-                event = self._event(mechanism, f"degrees {question.name}", part=question.name)
-                listed = self._gate.values(purses[question.name], event, mechanism, exact, 2 * width)
+            if question.name in gates:
+                told = f"degrees {question.name}"
+                answer = NoisyDegrees(question, *gates[question.name].values(told, mechanism, exact))
             else:
                 degrees = exact()
-                listed = values_above(degrees, degrees.exact_counts, 2 * width)
-            self._answered.append(NoisyDegrees(question, 2 * width, listed))
-        return self._answered[-len(asked) :] if asked else []
+                answer = NoisyDegrees(question, 2 * width, values_above(degrees, degrees.exact_counts, 2 * width))
+            self._answered.append(answer)
+        return self._answered[len(self._answered) - len(asked) :]
 
     def noisy_ranks(
         self, stage: str, questions: Sequence[Question], edges: Sequence[int], cost: Concentrated
@@ -415,33 +391,28 @@ class Curator:
                 raise BudgetError(f"question {question.name!r} must be about rows of a private table")
         self._instance.require_rows("ranks")
         cuts = _edges(edges)
-        mechanism = hiding(self.rows_moved, cost, self._accountant.composition)
-        purses = self._enter(CHECK.text(stage, "a stage"), {q.name: q.rules for q in asked}, [cost] * len(asked))
-        answers = []
-        for question in asked:
+        mechanism = self._gate.hiding(self.rows_moved, cost)
+        gates = self._enter(stage, {q.name: q.rules for q in asked}, [cost] * len(asked))
 
-            def exact(question: Question = question) -> Numbers:
-                return parts.rows_by_rank(self._engine.exact_degrees(question.rules, question.by).exact_counts, cuts)
+        def exact(question: Question) -> Numbers:
+            return parts.rows_by_rank(self._engine.exact_degrees(question.rules, question.by).exact_counts, cuts)
 
-            event = self._event(mechanism, question.name, part=question.name)
-            noisy = self._gate.numbers(purses[question.name], event, mechanism, exact)
-            deviation = math.sqrt(mechanism.law.variance)
-            answers.append(NoisyRanks(question, cuts, tuple(int(n) for n in noisy), deviation))
-        return answers
+        noisy = [gates[q.name].numbers(q.name, mechanism, partial(exact, q)) for q in asked]
+        deviation = math.sqrt(mechanism.law.variance)
+        return [NoisyRanks(q, cuts, tuple(map(int, n)), deviation) for q, n in zip(asked, noisy, strict=True)]
 
     def noisy_owners(self, owner: Sequence[str], edges: Sequence[int], cost: Concentrated) -> NoisyOwners:
         """How many owners have a number of join results between one edge and the next. Proof: P-79."""
         self._require_whole("owners are counted")
         names, cost = CHECK.names(owner, "owner"), _of_rho(_of_kind(cost, Concentrated))
         cuts = _edges(edges)
-        mechanism = hiding(self._instance.move_of_owners(names), cost, self._accountant.composition)
-        event = self._event(mechanism, "owners by join results")
+        mechanism = self._gate.hiding(self._instance.move_of_owners(names), cost)
 
         def exact() -> Numbers:
             return owners_by_results(self._engine.exact_results(names).exact_counts, cuts)
 
-        noisy = self._gate.numbers(self._accountant, event, mechanism, exact)
-        return NoisyOwners(names, cuts, tuple(int(n) for n in noisy), math.sqrt(mechanism.law.variance))
+        noisy = self._gate.numbers("owners by join results", mechanism, exact)
+        return NoisyOwners(names, cuts, tuple(map(int, noisy)), math.sqrt(mechanism.law.variance))
 
     def public_counts(self, table: str, attributes: tuple[str, ...]) -> Numbers:
         """How many rows a public table has in each cell of some of its attributes: exact, at no cost. Proof: P-71."""
@@ -469,9 +440,8 @@ class Curator:
         self._require_minted(bound)
         if isinstance(cost, Approximate):
             self._instance.require_unweighted("the paper's join size")
-        mechanism = hiding(self._instance.move_of_size(bound), cost, self._accountant.composition)
-        event = self._event(mechanism, "join size")
-        noisy = self._gate.number(self._accountant, event, mechanism, lambda: self._instance.exact_join_size)
+        mechanism = self._gate.hiding(self._instance.move_of_size(bound), cost)
+        noisy = self._gate.number("join size", mechanism, lambda: self._instance.exact_join_size)
         return NoisySize(noisy, self.unit, mechanism.law.variance)
 
     def measure(self, group: Group, bound: Bound, cost: Concentrated) -> Measurement:
@@ -481,9 +451,9 @@ class Curator:
         """
         cost, group = _of_kind(cost, Concentrated), self._group(group)
         self._require_minted(bound)
-        mechanism = hiding(self._instance.move_of_group(group, bound), cost, self._accountant.composition)
-        event = self._event(mechanism, f"measure {group.name}")
-        noisy = self._gate.numbers(self._accountant, event, mechanism, lambda: self._instance.exact_answers(group))
+        mechanism = self._gate.hiding(self._instance.move_of_group(group, bound), cost)
+        exact = partial(self._instance.exact_answers, group)
+        noisy = self._gate.numbers(f"measure {group.name}", mechanism, exact)
         return Measurement(group, noisy, group.unit * self.unit, mechanism.law.variance)
 
     def measure_query(self, group: Group, index: int, bound: Bound, cost: Pure | Concentrated) -> Measurement:
@@ -501,13 +471,12 @@ class Curator:
         moves = self._instance.move_of_query(group, index, bound, centred=centred)
         if centred and not moves:
             raise BudgetError(f"query {index} of {group.name!r} is constant; its answer is a multiple of the join size")
-        mechanism = hiding(moves, cost, self._accountant.composition)
-        event = self._event(mechanism, f"measure {group.name}", more={"query": index})
+        mechanism = self._gate.hiding(moves, cost)
 
         def exact() -> Numbers:
             return self._instance.exact_answers(group, centred=centred)[index : index + 1]
 
-        noisy = self._gate.numbers(self._accountant, event, mechanism, exact)
+        noisy = self._gate.numbers(f"measure {group.name}", mechanism, exact, query=index)
         return Measurement(group, noisy, group.unit * self.unit / (2 if centred else 1), mechanism.law.variance)
 
     def worst_query(
@@ -532,7 +501,7 @@ class Curator:
         centred = isinstance(cost, Concentrated)
         widths = [widest(group, centred=centred) for group in asked]
         common = math.lcm(*(w for w in widths if w))
-        mechanism = choosing(self._instance.move_of_scores(common, bound), cost, self._accountant.composition)
+        mechanism = self._gate.choosing(self._instance.move_of_scores(common, bound), cost)
 
         def exact_scores() -> Numbers:
             scores = []
@@ -543,8 +512,7 @@ class Curator:
                     scores.append(scaled(off, common // width))
             return narrow(scores[0] if len(scores) == 1 else np.concatenate(scores))
 
-        event = self._event(mechanism, "select a query")
-        chosen = self._gate.choice(self._accountant, event, mechanism, exact_scores)
+        chosen = self._gate.choice("select a query", mechanism, exact_scores)
         places = np.cumsum([0, *map(len, candidates)])
         g = int(np.searchsorted(places, chosen, side="right")) - 1
         return g, int(candidates[g][chosen - places[g]])
@@ -553,41 +521,13 @@ class Curator:
         """Pay for `count` Pure mechanisms at once (the paper's composition). Proof: P-24."""
         count = CHECK.whole(count, "rounds", least=1)
         each, cost = _of_kind(each, Pure), _of_kind(cost, Approximate)
-        self._accountant.reserve(count, each, cost)
-        event = Event(
-            mechanism="advanced composition",
-            purpose="rounds",
-            cost=cost,
-            moves=Fraction(0),
-            parameters={"count": count, "epsilon_each": each.epsilon},
-            part=self._instance.part,
-        )
-        self._gate.ledger = self.ledger.plus(event)
+        self._gate.reserve(count, each, cost)
 
     def prepare(self, groups: Sequence[Group]) -> None:
         """Compute the exact answers of these groups in one go. Nothing is released and nothing is charged."""
         self._instance.prepare([self._group(group) for group in CHECK.items(groups, "groups")])
 
     # -- checks ----------------------------------------------------------------------------------------
-
-    def _event(
-        self,
-        mechanism: Mechanism | Choice,
-        purpose: str,
-        *,
-        part: str | None = None,
-        more: Mapping[str, Fraction | int] | None = None,
-    ) -> Event:
-        """The ledger line of a mechanism; nothing is charged yet."""
-        unit = {"unit": self.unit} if self.unit != 1 else {}
-        return Event(
-            mechanism=mechanism.law.name,
-            purpose=purpose,
-            cost=mechanism.cost,
-            moves=Fraction(mechanism.moves),
-            parameters={**mechanism.law.parameters, **(more or {}), **unit},
-            part=part or self._instance.part,
-        )
 
     def _group(self, group: object) -> Group:
         """A group of queries that fits the schema."""
@@ -611,8 +551,8 @@ class Curator:
 class _Inner(Curator):
     """A Curator of another instance of the same tables; only a Curator makes one."""
 
-    def __init__(self, instance: Instance, accountant: Accountant, gate: Gate) -> None:
-        self._begin(instance, accountant, gate)
+    def __init__(self, instance: Instance, gate: Gate) -> None:
+        self._begin(instance, gate)
 
 
 def _of_kind(cost: object, *kinds: type) -> Any:
@@ -633,15 +573,3 @@ def _edges(edges: object) -> tuple[int, ...]:
     if not 0 < len(cuts) <= MOST_EDGES or list(cuts) != sorted({e for e in cuts if 0 < e < 2**62}):
         raise BudgetError("edges must be some increasing whole numbers from 1 on, below 2^62")
     return cuts
-
-
-def _half_width(value: object) -> int:
-    """A half-width whose noise fits int64. Proof: P-73."""
-    width = CHECK.whole(value, "half_width", least=0)
-    if width >= 2**61:
-        raise BudgetError("half_width must be below 2^61; spend more, or set more of delta aside")
-    return width
-
-
-def _rules_of(part: Mapping[str, Rules] | OneTable) -> Mapping[str, Rules]:
-    return part.rules if isinstance(part, OneTable) else part

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import erfc, exp, frexp, sqrt
 
-from dpjoin.privacy.rational import exp_upper, sqrt_lower
+from dpjoin.privacy.rational import exp_upper, positive, sqrt_lower
 
 GRAIN = 3
 """What is added to the variance of a discrete Gaussian, in steps of its grid squared: for rounding. Proof: P-66."""
@@ -27,24 +27,6 @@ _DEPTH = 100
 _MU_BITS = 40
 
 
-def mills_upper(x: Fraction) -> Fraction:
-    """A rational at least R(x) = (1 - Φ(x))/φ(x), x > 0, Φ and φ of the standard normal law. Proof: P-64.
-
-    >>> 0 < float(mills_upper(Fraction(4)) - mills_lower(Fraction(4))) < 1e-15
-    True
-    """
-    return _mills(x, _DEPTH)
-
-
-def mills_lower(x: Fraction) -> Fraction:
-    """A rational at most R(x), x > 0. Proof: P-64.
-
-    >>> round(float(mills_lower(Fraction(1))), 6)
-    0.65568
-    """
-    return _mills(x, _DEPTH + 1)
-
-
 def gaussian_conversion_delta(*, mu: Fraction, epsilon: Fraction) -> Fraction:
     """An upper bound on Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), for ε > μ²/2. Proof: P-65.
 
@@ -53,13 +35,12 @@ def gaussian_conversion_delta(*, mu: Fraction, epsilon: Fraction) -> Fraction:
     >>> f"{float(gaussian_conversion_delta(mu=Fraction(1, 4), epsilon=Fraction(1))):.3e}"
     '2.924e-06'
     """
-    if mu <= 0 or epsilon <= 0:
-        raise ValueError("mu and epsilon must be positive")
+    positive(mu=mu, epsilon=epsilon)
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if near <= 0:
         raise ValueError(f"epsilon ({float(epsilon):.3g}) must exceed mu²/2 ({float(mu**2 / 2):.3g})")
     density = exp_upper(-(near**2) / 2) / sqrt_lower(2 * _PI_LOWER)
-    return min(Fraction(1), density * (mills_upper(near) - mills_lower(far)))
+    return min(Fraction(1), density * (mills(near, _DEPTH) - mills(far, _DEPTH + 1)))
 
 
 @lru_cache(maxsize=256)
@@ -89,17 +70,20 @@ def tail_delta(*, variance: Fraction, half_width: int) -> Fraction:
     return LARGEST_DELTA * 4 * exp_upper(-Fraction((half_width + 1) ** 2) / (2 * variance))
 
 
-def _mills(x: Fraction, depth: int) -> Fraction:
-    """The continued fraction 1/(x + 1/(x + 2/(x + …))), cut off after `depth` of its numerators 1, 2, …"""
-    if x <= 0:
-        raise ValueError(f"x ({x}) must be positive")
-    # p/q is what has been summed up so far, from the inside; x = top/bottom.
-    top, bottom = x.numerator, x.denominator
-    p, q = top, bottom
+def mills(x: Fraction, depth: int) -> Fraction:
+    """A bound of R(x) = (1 - Φ(x))/φ(x), x > 0: from above at an even depth, from below at an odd one. Proof: P-64.
+
+    Φ and φ are those of the standard normal law. R(x) is the continued fraction 1/(x + 1/(x + 2/(x + …))), which is
+    cut off after `depth` of its numerators 1, 2, …
+
+    >>> 0 < float(mills(Fraction(4), 100) - mills(Fraction(4), 101)) < 1e-15
+    True
+    """
+    positive(x=x)
+    inside = x
     for k in range(depth, 0, -1):
-        # x + k/(p/q) = (top·p + k·q·bottom) / (bottom·p)
-        p, q = top * p + k * q * bottom, bottom * p
-    return Fraction(q, p)
+        inside = x + k / inside
+    return 1 / inside
 
 
 def _guess_mu(epsilon: float, delta: float) -> float:

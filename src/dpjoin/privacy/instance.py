@@ -32,7 +32,7 @@ from dpjoin.privacy.degree_bounds import (
 )
 from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.mechanisms import Move
-from dpjoin.privacy.numbers import Numbers, root_up, wide
+from dpjoin.privacy.numbers import Numbers, root, root_up, wide
 from dpjoin.privacy.owners import check_removals, owners_per_row, rows_per_owner
 from dpjoin.privacy.parts import OneTable, Rules
 from dpjoin.privacy.public_tables import with_public_bounds
@@ -123,9 +123,11 @@ class Instance:
 
     # -- other instances ------------------------------------------------------------------------------
 
-    def restricted(self, name: str, rules: Mapping[str, Rules], limits: Sequence[Limit]) -> Instance:
-        """The rows that satisfy rules. Proof: P-50."""
-        return replace(
+    def restricted(
+        self, name: str, rules: Mapping[str, Rules], limits: Sequence[Limit], alone: OneTable | None = None
+    ) -> Instance:
+        """The rows that satisfy rules; of one table alone, where the others play no part. Proof: P-50."""
+        inside = replace(
             self,
             open_engine=partial(self.engine.restricted, rules),
             part=name,
@@ -133,15 +135,13 @@ class Instance:
             limits=tuple(limits),
             scattered=self.pushed_out > 0,
         )
-
-    def one_table(self, name: str, asked: OneTable, limits: Sequence[Limit]) -> Instance:
-        """Some rows of one table; the others play no part. Proof: P-50."""
-        if self.owner and not owner_of(self.schema, self.schema.table(asked.table)):
-            raise BudgetError(f"table {asked.table!r} by itself must have the owner; its rows may have none")
-        by = asked.labels.attributes if asked.labels is not None else ()
-        engine = self.engine.alone(asked.table, by, asked.values, asked.keep)
-        restricted = self.restricted(name, asked.rules, limits)
-        return replace(restricted, schema=engine.schema, open_engine=lambda: engine)
+        if alone is None:
+            return inside
+        if self.owner and not owner_of(self.schema, self.schema.table(alone.table)):
+            raise BudgetError(f"table {alone.table!r} by itself must have the owner; its rows may have none")
+        by = alone.labels.attributes if alone.labels is not None else ()
+        engine = self.engine.alone(alone.table, by, alone.values, alone.keep)
+        return replace(inside, schema=engine.schema, open_engine=lambda: engine)
 
     def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Instance:
         """Only the rows within the caps. Proof: P-63."""
@@ -288,10 +288,11 @@ class Instance:
         by_owner = self.clip is None or (self.owner and self._owners == 1)
         return bool(by_owner and not self.pushed_out and not self.weights)
 
-    def move_of_column(self, table: Table, values: int) -> tuple[int, int]:
-        """How many values change by one: in a list with so many of each owner, and in counts. Proof: P-82."""
+    def move_of_column(self, table: Table, values: int) -> tuple[Move, Move]:
+        """Of a list, with so many values of each owner, and of counts: these many change by one. Proof: P-82."""
         units = 2 if self.replaced else 1
-        return (units * values if owners_counted(self.schema, table) else units), units
+        listed = units * values if owners_counted(self.schema, table) else units
+        return Move(root(listed), listed, listed), Move(root(units), units)
 
     def move_of_size(self, bound: Bound) -> int:
         """Of the join size. Proof: P-29."""
@@ -315,14 +316,12 @@ class Instance:
 
     def move_of_query(self, group: Group, index: int, bound: Bound, *, centred: bool) -> int:
         """Of one query; centred, in half units. Proof: P-31."""
-        self.require_unweighted("a single query")
         low, high = weight_ranges(group).of(index)
-        width = high - low if centred else max(abs(low), abs(high))
-        return root_up((width * bound.value * self.rows_moved) ** 2 * self._signed)
+        return self.move_of_scores(high - low if centred else max(abs(low), abs(high)), bound)
 
     def move_of_scores(self, width: int, bound: Bound) -> int:
-        """Of scores that one join result moves by at most `width`. Proof: P-32."""
-        self.require_unweighted("a choice")
+        """Of numbers that one join result moves by at most `width`. Proof: P-32."""
+        self.require_unweighted("a single query or a choice")
         return root_up((width * bound.value * self.rows_moved) ** 2 * self._signed)
 
     def move_of_owners(self, clip_owner: tuple[str, ...]) -> Move:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpjoin.canonical import instance
@@ -71,9 +71,6 @@ class Ledger:
     """The option that was taken."""
     owner: tuple[str, ...] = ()
     """Who pays, with all rows in all tables: the attributes that name an owner; none where one row does."""
-
-    def plus(self, event: Event) -> Ledger:
-        return replace(self, events=(*self.events, event))
 
     def conversion_delta(self, delta: Fraction) -> Fraction:
         """Of a release's delta, what turned rho into epsilon in the case that came about: see P-70."""

@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import os
 import secrets
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate
 from math import ceil, floor, isqrt
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.privacy.rational import exp_lower, exp_upper, log_lower, log_upper
+from dpjoin.privacy.numbers import Numbers, narrow
+from dpjoin.privacy.rational import exp_lower, exp_upper, log_lower, log_upper, positive
 
-IntArray: TypeAlias = NDArray[np.int64]
-_FloatArray: TypeAlias = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+_FloatArray = NDArray[np.float64]
 
 _LOG_MARGIN = 2.0**-39
 """Covers the error of -scale·ln(U) in float64, as a share of the scale."""
@@ -63,8 +66,6 @@ def uniform_below(bound: int) -> int:
     >>> uniform_below(1)
     0
     """
-    if bound < 1:
-        raise ValueError(f"bound ({bound}) must be positive")
     return secrets.randbelow(bound)
 
 
@@ -91,128 +92,182 @@ def _bernoulli_exp_unit(gamma: Fraction) -> bool:
     return k % 2 == 1
 
 
-def discrete_laplace(*, scale: Fraction) -> int:
-    """An integer x with probability exactly proportional to exp(-|x|/scale). Proof: P-6."""
-    _require_positive("scale", scale)
-    top, bottom = scale.numerator, scale.denominator
-    while True:
-        fine = uniform_below(top)
-        if not bernoulli_exp(Fraction(fine, top)):
-            continue
-        while _bernoulli_exp_unit(Fraction(1)):
-            fine += top
-        size = fine // bottom
-        negative = uniform_below(2) == 1
-        if size or not negative:
-            return -size if negative else size
+class Law:
+    """What the ledger says about a mechanism. Proof: P-76."""
+
+    kind: ClassVar[str]
+    half_width: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.kind if self.half_width is None else f"truncated {self.kind}"
+
+    @property
+    def parameters(self) -> dict[str, Fraction | int | str]:
+        return {name: x for name, x in vars(self).items() if x is not None}
 
 
-def discrete_gaussian(*, variance: Fraction) -> int:
-    """An integer x with probability exactly proportional to exp(-x²/(2·variance)). Proof: P-7.
+class Noise(Law, ABC):
+    """A law of noise on whole numbers, by its parameters: those of P-6 and P-7, and as P-10 says with a half-width.
 
-    `variance` is the parameter σ²; the variance of the law itself is at most σ².
+    A half-width conditions the noise z on |z| <= half_width and adds half_width, so that what is drawn lies in
+    {0, …, 2·half_width} and never lowers a value. Conditioned, not clamped: clamping would put extra mass at the ends
+    and has a different proof.
     """
-    _require_positive("variance", variance)
-    scale = isqrt(floor(variance)) + 1
-    while True:
-        x = discrete_laplace(scale=Fraction(scale))
-        if bernoulli_exp(_gaussian_exponent(abs(x), variance, scale)):
-            return x
+
+    variance: Fraction
+
+    def __post_init__(self) -> None:
+        positive(**{name: x for name, x in vars(self).items() if name != "half_width"})
+        if self.half_width is not None and self.half_width < 0:
+            raise ValueError(f"half_width ({self.half_width}) must not be negative")
+
+    def one(self) -> int:
+        """A draw. Proof: P-10."""
+        if self.half_width is None:
+            return self._one()
+        # In a narrow window rejection would be slow: a uniform proposal is kept with probability exp(-1) at least.
+        narrow_window = self._exponent(self.half_width) <= 1
+        while True:
+            x = uniform_below(2 * self.half_width + 1) - self.half_width if narrow_window else self._one()
+            if abs(x) <= self.half_width and (not narrow_window or bernoulli_exp(self._exponent(x))):
+                return self.half_width + x
+
+    def many(self, size: int) -> Numbers:
+        """Independent draws, int64 where they fit. Proof: P-8."""
+        width = self.half_width
+        if not self._serves_floats() or (width is not None and (width >= 1 << 62 or self._exponent(width) <= 1)):
+            return narrow(np.array([self.one() for _ in range(size)], dtype=object))
+        out = np.empty(size, dtype=np.int64)
+        filled = 0
+        while filled < size:
+            # Most laws keep two proposals of three or more; a batch that falls short is followed by another.
+            values = self._batch(min((size - filled) * 3 // 2 + 16, _CHUNK))
+            values = (values if width is None else values[np.abs(values) <= width])[: size - filled]
+            out[filled : filled + values.size] = values
+            filled += values.size
+        return out if width is None else out + width
+
+    @abstractmethod
+    def _one(self) -> int:
+        """A draw without half-width."""
+
+    @abstractmethod
+    def _exponent(self, x: int) -> Fraction:
+        """P[x] is proportional to exp of minus this."""
+
+    @abstractmethod
+    def _serves_floats(self) -> bool:
+        """Whether `_batch` has a proof."""
+
+    @abstractmethod
+    def _batch(self, count: int) -> IntArray:
+        """At most `count` draws without half-width."""
 
 
-def discrete_laplace_array(*, scale: Fraction, size: int) -> IntArray:
-    """`size` independent draws of `discrete_laplace`, the same exact law. Proof: P-8.
+@dataclass(frozen=True)
+class DiscreteLaplace(Noise):
+    """An integer x with probability exactly proportional to exp(-|x|/scale).
 
-    The dtype is int64 for scale <= 2**30; above, float64 decides too little and Python ints from the scalar
-    sampler are returned in an object array.
-
-    >>> discrete_laplace_array(scale=Fraction(1, 10**9), size=3)
+    >>> DiscreteLaplace(scale=Fraction(1, 10**9)).many(3)
     array([0, 0, 0])
     """
-    _require_positive("scale", scale)
-    if scale > _LARGEST_FLOAT_SCALE:
-        return _object_array(lambda: discrete_laplace(scale=scale), size)
-    return _collect(lambda count: _laplace_batch(scale, count), size)
+
+    scale: Fraction
+    half_width: int | None = None
+    kind: ClassVar[str] = "discrete Laplace"
+
+    @property
+    def variance(self) -> Fraction:  # type: ignore[override]
+        """At most."""
+        return 2 * self.scale**2
+
+    def _one(self) -> int:
+        """Proof: P-6."""
+        top, bottom = self.scale.numerator, self.scale.denominator
+        while True:
+            fine = uniform_below(top)
+            if not bernoulli_exp(Fraction(fine, top)):
+                continue
+            while _bernoulli_exp_unit(Fraction(1)):
+                fine += top
+            size = fine // bottom
+            negative = uniform_below(2) == 1
+            if size or not negative:
+                return -size if negative else size
+
+    def _exponent(self, x: int) -> Fraction:
+        return abs(x) / self.scale
+
+    def _serves_floats(self) -> bool:
+        return self.scale <= _LARGEST_FLOAT_SCALE
+
+    def _batch(self, count: int) -> IntArray:
+        """Proof: P-8."""
+        return _signed(*_magnitudes(self.scale, count))
 
 
-def discrete_gaussian_array(*, variance: Fraction, size: int) -> IntArray:
-    """`size` independent draws of `discrete_gaussian`, the same exact law. Proof: P-9.
+@dataclass(frozen=True)
+class DiscreteGaussian(Noise):
+    """An integer x with probability exactly proportional to exp(-x²/(2·variance)).
 
-    The dtype is int64 for variance < 2**104; from there on, Python ints in an object array.
+    `variance` is the parameter σ²; the variance of the law itself is at most σ².
 
-    >>> discrete_gaussian_array(variance=Fraction(10**6), size=4).shape
+    >>> DiscreteGaussian(variance=Fraction(10**6)).many(4).shape
     (4,)
     """
-    _require_positive("variance", variance)
-    if variance >= _LARGEST_SCALE**2:
-        return _object_array(lambda: discrete_gaussian(variance=variance), size)
-    if variance < _SMALLEST_FLOAT_VARIANCE:
-        return _object_array(lambda: discrete_gaussian(variance=variance), size).astype(np.int64)
-    scale = isqrt(floor(variance)) + 1
-    return _collect(lambda count: _gaussian_batch(variance, scale, count), size)
+
+    variance: Fraction
+    half_width: int | None = None
+    kind: ClassVar[str] = "discrete Gaussian"
+
+    def _one(self) -> int:
+        """Proof: P-7."""
+        proposal = DiscreteLaplace(Fraction(self._scale))
+        while True:
+            x = proposal.one()
+            if bernoulli_exp(self._refused(abs(x))):
+                return x
+
+    @property
+    def _scale(self) -> int:
+        """Of the Laplace noise that proposes."""
+        return isqrt(floor(self.variance)) + 1
+
+    def _refused(self, size: int) -> Fraction:
+        """A proposal of this size is kept with probability exp of minus this."""
+        return (size - self.variance / self._scale) ** 2 / (2 * self.variance)
+
+    def _exponent(self, x: int) -> Fraction:
+        return x * x / (2 * self.variance)
+
+    def _serves_floats(self) -> bool:
+        return _SMALLEST_FLOAT_VARIANCE <= self.variance < _LARGEST_SCALE**2
+
+    def _batch(self, count: int) -> IntArray:
+        """Proof: P-9."""
+        proposals = _wide_laplace_batch(self._scale, count)
+        distances = np.abs(proposals) - float(self.variance / self._scale)
+        exponents = distances * distances / float(2 * self.variance)
+        return proposals[_accept(exponents, lambda i: self._refused(abs(int(proposals[i]))))]
 
 
-def truncated_discrete_laplace(*, scale: Fraction, half_width: int) -> int:
-    """half_width + Z, Z discrete Laplace conditioned on |Z| <= half_width. Proof: P-10.
-
-    Postcondition: an integer in {0, …, 2·half_width}, so adding it never lowers a value. Conditioned, not
-    clamped: clamping would put extra mass at the ends and has a different proof.
-    """
-    _require_positive("scale", scale)
-    _require_half_width(half_width)
-    if half_width <= scale:
-        return _by_uniform(half_width, lambda x: Fraction(abs(x)) / scale)
-    return _by_rejection(half_width, lambda: discrete_laplace(scale=scale))
-
-
-def truncated_discrete_gaussian(*, variance: Fraction, half_width: int) -> int:
-    """half_width + Z, Z discrete Gaussian conditioned on |Z| <= half_width (TDG). Proof: P-11.
-
-    Postcondition: an integer in {0, …, 2·half_width}.
-    """
-    _require_positive("variance", variance)
-    _require_half_width(half_width)
-    if half_width**2 <= 2 * variance:
-        return _by_uniform(half_width, lambda x: x * x / (2 * variance))
-    return _by_rejection(half_width, lambda: discrete_gaussian(variance=variance))
-
-
-def truncated_discrete_laplace_array(*, scale: Fraction, half_width: int, size: int) -> IntArray:
-    """`size` independent draws of `truncated_discrete_laplace`, int64; half_width < 2**62. Proof: P-10."""
-    _require_positive("scale", scale)
-    _require_half_width(half_width, below=1 << 62)
-    if half_width <= scale or scale > _LARGEST_FLOAT_SCALE:
-        draws = _object_array(lambda: truncated_discrete_laplace(scale=scale, half_width=half_width), size)
-        return draws.astype(np.int64)
-    return half_width + _collect(lambda count: _within(_laplace_batch(scale, count), half_width), size)
-
-
-def truncated_discrete_gaussian_array(*, variance: Fraction, half_width: int, size: int) -> IntArray:
-    """`size` independent draws of `truncated_discrete_gaussian`, int64; half_width < 2**62. Proof: P-11."""
-    _require_positive("variance", variance)
-    _require_half_width(half_width, below=1 << 62)
-    if half_width**2 <= 2 * variance or not _SMALLEST_FLOAT_VARIANCE <= variance < _LARGEST_FLOAT_SCALE**2:
-        draws = _object_array(lambda: truncated_discrete_gaussian(variance=variance, half_width=half_width), size)
-        return draws.astype(np.int64)
-    scale = isqrt(floor(variance)) + 1
-    return half_width + _collect(lambda count: _within(_gaussian_batch(variance, scale, count), half_width), size)
-
-
-def exponential_choice(scores: Sequence[int] | NDArray[Any], *, rate: Fraction) -> int:
+def exponential_choice(scores: Numbers, *, rate: Fraction) -> int:
     """An index c with probability exactly proportional to exp(rate·scores[c]), rate >= 0. Proof: P-12.
 
-    Scores are integers of any size: an int64 array is fast, Python ints of any magnitude are right too.
+    Scores are integers of any size: int64, or Python ints in an object array.
 
-    >>> exponential_choice([5], rate=Fraction(1))
+    >>> exponential_choice(np.array([5]), rate=Fraction(1))
     0
-    >>> exponential_choice([0, 10**40], rate=Fraction(1))
+    >>> exponential_choice(np.array([0, 10**40]), rate=Fraction(1))
     1
     """
     if rate < 0:
         raise ValueError(f"rate ({rate}) must not be negative; negate the scores to prefer small ones")
-    if len(scores) == 0:
-        raise ValueError("scores (none) must hold at least one candidate")
-    whole, top = _whole_scores(scores)
+    if len(scores) == 0 or scores.dtype not in (np.int64, object):
+        raise ValueError(f"scores ({len(scores)} of {scores.dtype}) must be integers, one at least")
+    top = int(scores.max())
+    whole = scores if top - int(scores.min()) < 1 << 63 else scores.astype(object)
     # Candidates lie on levels by how far behind they are, rate·gap. A level is proposed by a whole number that is a
     # little above exp(-rate·gap) for all of its candidates, one of them uniformly, and that is kept with the exact
     # ratio. So most proposals are kept, however the scores are spread.
@@ -228,12 +283,18 @@ def exponential_choice(scores: Sequence[int] | NDArray[Any], *, rate: Fraction) 
         place = bisect_right(edges, at)
         level = occupied[place]
         member = (at - (edges[place - 1] if place else 0)) // weights[level]
-        index, word = int(np.flatnonzero(levels == level)[member]), secrets.randbits(32)
-        if level < _LAST_LEVEL and word < _surely_kept(_LEVEL_MARGIN):
-            return index
-        if _below_exp(word, 32, rate * (top - int(whole[index])), Fraction(weights[level], 1 << _LEVEL_BITS)):
+        index, width = int(np.flatnonzero(levels == level)[member]), Fraction(weights[level], 1 << _LEVEL_BITS)
+        if _below_exp(secrets.randbits(32), 32, rate * (top - int(whole[index])), width):
             return index
     return 0
+
+
+@dataclass(frozen=True)
+class Exponential(Law):
+    """The exponential mechanism: candidates with probability proportional to exp(epsilon·score/(2·move of a score))."""
+
+    epsilon: Fraction
+    kind: ClassVar[str] = "exponential mechanism"
 
 
 @cache
@@ -244,36 +305,6 @@ def _level_weights(margin: Fraction) -> tuple[int, ...]:
     for _ in range(_LAST_LEVEL):
         weights.append(-(-weights[-1] * shrink.numerator // shrink.denominator))
     return tuple(weights)
-
-
-@cache
-def _surely_kept(margin: Fraction) -> int:
-    """Of 2**32 proposals of any candidate below the last level, so many at least are kept."""
-    least = exp_lower(-Fraction(1, _LEVELS_PER_UNIT) - 2 * margin - Fraction(1, 1 << 60), bits=_LEVEL_BITS)
-    return floor(least * (1 << 32))
-
-
-def _whole_scores(scores: Sequence[int] | NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """The scores and their maximum; in int64 when no difference can overflow, else in Python ints."""
-    array = np.asarray(scores)
-    if array.dtype.kind == "f" or array.dtype == np.uint64:  # a mix of Python ints beyond int64
-        array = np.array([_integer(score) for score in scores], dtype=object)
-    if array.ndim != 1 or array.dtype.kind not in "iuO":
-        raise ValueError(f"scores (dtype {array.dtype}, {array.ndim} axes) must be a list of integers")
-    if array.dtype.kind == "O":
-        array = np.array([_integer(score) for score in array], dtype=object)
-    else:
-        array = array.astype(np.int64, copy=False)
-    top, bottom = int(array.max()), int(array.min())
-    if top - bottom >= 1 << 63:
-        array = array.astype(object)
-    return array, top
-
-
-def _integer(score: object) -> int:
-    if isinstance(score, int | np.integer):
-        return int(score)
-    raise ValueError("scores must be integers; scale them by a public power of two first")
 
 
 def _exponents(gaps: NDArray[Any], rate: Fraction) -> _FloatArray:
@@ -316,14 +347,9 @@ def _geometric(word: int, drawn: int, scale: Fraction) -> int:
         word, drawn = word << 64 | secrets.randbits(64), drawn + 64
 
 
-def _laplace_batch(scale: Fraction, count: int) -> IntArray:
-    """At most `count` draws of the discrete Laplace law."""
-    return _signed(*_magnitudes(scale, count))
-
-
 def _wide_laplace_batch(scale: int, count: int) -> IntArray:
-    """The same for any scale up to the largest: the high part of a magnitude by floats, the low bits uniform, and kept
-    as often as the law asks for."""
+    """At most `count` draws of the discrete Laplace law, for a scale up to the largest: the high part of a magnitude by
+    floats, the low bits uniform, and kept as often as the law asks for."""
     shift = max(0, (scale - 1).bit_length() - _LARGEST_FLOAT_SCALE.bit_length() + 1)
     high, negative = _magnitudes(Fraction(scale, 1 << shift), count)
     if not shift:
@@ -355,71 +381,3 @@ def _signed(sizes: IntArray, negative: NDArray[np.bool_]) -> IntArray:
     kept: NDArray[np.bool_] = (sizes > 0) | ~negative
     signed: IntArray = np.where(negative, -sizes, sizes)[kept]
     return signed
-
-
-def _gaussian_batch(variance: Fraction, scale: int, count: int) -> IntArray:
-    """At most `count` draws: Laplace proposals, each kept with exp(-(|x| - σ²/scale)²/(2σ²))."""
-    proposals = _wide_laplace_batch(scale, count)
-    distances = np.abs(proposals) - float(variance / scale)
-    exponents = distances * distances / float(2 * variance)
-    return proposals[_accept(exponents, lambda i: _gaussian_exponent(abs(int(proposals[i])), variance, scale))]
-
-
-def _gaussian_exponent(magnitude: int, variance: Fraction, scale: int) -> Fraction:
-    return (magnitude - variance / scale) ** 2 / (2 * variance)
-
-
-def _collect(batch: Callable[[int], IntArray], size: int) -> IntArray:
-    """The first `size` values of an endless row of batches."""
-    _require_size(size)
-    out = np.empty(size, dtype=np.int64)
-    filled = 0
-    while filled < size:
-        # Most laws keep two proposals of three or more; a batch that falls short is followed by another.
-        values = batch(min((size - filled) * 3 // 2 + 16, _CHUNK))[: size - filled]
-        out[filled : filled + values.size] = values
-        filled += values.size
-    return out
-
-
-def _within(values: IntArray, half_width: int) -> IntArray:
-    return values[np.abs(values) <= half_width]
-
-
-def _by_uniform(half_width: int, exponent: Callable[[int], Fraction]) -> int:
-    """Wide noise, narrow support: a uniform proposal is kept with probability exp(-1) at least."""
-    while True:
-        x = uniform_below(2 * half_width + 1) - half_width
-        if bernoulli_exp(exponent(x)):
-            return half_width + x
-
-
-def _by_rejection(half_width: int, draw: Callable[[], int]) -> int:
-    while True:
-        x = draw()
-        if abs(x) <= half_width:
-            return half_width + x
-
-
-def _object_array(draw: Callable[[], int], size: int) -> IntArray:
-    _require_size(size)
-    out = np.empty(size, dtype=object)
-    out[:] = [draw() for _ in range(size)]
-    return cast(IntArray, out)
-
-
-def _require_positive(name: str, value: Fraction) -> None:
-    if value <= 0:
-        raise ValueError(f"{name} ({value}) must be positive")
-
-
-def _require_half_width(half_width: int, *, below: int | None = None) -> None:
-    if half_width < 0:
-        raise ValueError(f"half_width ({half_width}) must not be negative")
-    if below is not None and half_width >= below:
-        raise ValueError(f"half_width ({half_width}) must be below {below} for an int64 array")
-
-
-def _require_size(size: int) -> None:
-    if size < 0:
-        raise ValueError(f"size ({size}) must not be negative")

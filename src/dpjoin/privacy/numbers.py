@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,11 @@ Numbers = NDArray[Any]
 def root_up(square: int) -> int:
     """The least whole number whose square is no less. Proof: P-30."""
     return math.isqrt(square - 1) + 1 if square else 0
+
+
+def root(square: int) -> Fraction:
+    """A fraction whose square is no less, by very little; the root itself of a square. Proof: P-82."""
+    return Fraction(root_up(square * 10**12), 10**6)
 
 
 def wide(numbers: Numbers) -> Numbers:

@@ -109,25 +109,19 @@ def _exp_interval(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
         k -= 1
     rest_low = (scaled - k * (two_high if k >= 0 else two_low)) >> extra
     rest_high = ((scaled + 1 - k * (two_low if k >= 0 else two_high)) >> extra) + 1
-    low, high = _taylor_exp(rest_low, rest_high, precision)
-    return _dyadic(low, k - precision), _dyadic(high, k - precision)
+    unit = Fraction(2) ** (k - precision)
+    return _taylor_exp(rest_low, precision, up=0) * unit, _taylor_exp(rest_high, precision, up=1) * unit
 
 
-def _taylor_exp(rest_low: int, rest_high: int, precision: int) -> tuple[int, int]:
-    """Bounds of exp on [rest_low, rest_high], a part of [0, 1), all at scale 2**precision."""
-    term = low = 1 << precision
+def _taylor_exp(rest: int, precision: int, *, up: int) -> int:
+    """A bound of exp at `rest` in [0, 1), both at scale 2**precision: from below, or (up = 1) from above."""
+    term = total = 1 << precision
     n = 0
-    while term:
+    while term > up:
         n += 1
-        term = ((term * rest_low) >> precision) // n
-        low += term
-    term = high = 1 << precision
-    n = 0
-    while term > 1:
-        n += 1
-        term = -(-(term * rest_high) // (n << precision))
-        high += term
-    return low, high + term  # what is left out sums to less than the last term
+        term = _quotient(term * rest, n << precision, up)
+        total += term
+    return total + up * term  # what is left out sums to less than the last term
 
 
 def _log_interval(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
@@ -145,40 +139,37 @@ def _log_interval(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     part, whole = top - bottom, top + bottom
     # Near x = 1 the result is as small as part/whole: widen the scale by as many bits.
     precision = bits + _GUARD + (whole.bit_length() - part.bit_length() if k == 0 else 0)
-    low, high = _atanh(part, whole, precision)
-    two_low, two_high = _log_two(precision)
-    return _dyadic(2 * low + k * two_low, -precision), _dyadic(2 * high + k * two_high, -precision)
+    low, high = (2 * _atanh(part, whole, precision, up=up) + k * _log_two(precision)[up] for up in (0, 1))
+    return Fraction(low, 1 << precision), Fraction(high, 1 << precision)
 
 
 @lru_cache(maxsize=256)
 def _log_two(precision: int) -> tuple[int, int]:
     """Integers around ln 2 · 2**precision."""
-    low, high = _atanh(1, 3, precision)
-    return 2 * low, 2 * high
+    return 2 * _atanh(1, 3, precision, up=0), 2 * _atanh(1, 3, precision, up=1)
 
 
-def _atanh(part: int, whole: int, precision: int) -> tuple[int, int]:
-    """Integers around atanh(part/whole) · 2**precision, for 0 <= part/whole <= 1/3."""
+def _atanh(part: int, whole: int, precision: int, *, up: int) -> int:
+    """An integer below (up = 1: above) atanh(part/whole) · 2**precision, for 0 <= part/whole <= 1/3."""
     if part == 0:
-        return 0, 0
-    power = (part << precision) // whole
-    square = (power * power) >> precision
-    low, n = 0, 1
-    while power:
-        low += power // n
-        power = (power * square) >> precision
+        return 0
+    power = (part << precision) // whole + up
+    square = (power * power >> precision) + up
+    total, n = 2 * up, 1  # the powers left out fall by 1/9 or so from one unit: less than two units
+    while power > up:
+        total += _quotient(power, n, up)
+        power = (power * square >> precision) + up
         n += 2
-    power = (part << precision) // whole + 1
-    square = ((power * power) >> precision) + 1
-    high, n = 0, 1
-    while power > 1:
-        high += -(-power // n)
-        power = ((power * square) >> precision) + 1
-        n += 2
-    return low, high + 2  # the powers left out fall by 1/9 or so from one unit: less than two units
+    return total
 
 
-def _dyadic(mantissa: int, exponent: int) -> Fraction:
-    if exponent >= 0:
-        return Fraction(mantissa << exponent)
-    return Fraction(mantissa, 1 << -exponent)
+def _quotient(top: int, bottom: int, up: int) -> int:
+    """top/bottom, rounded down, or (up = 1) up."""
+    return (top + up * (bottom - 1)) // bottom
+
+
+def positive(**numbers: Fraction | int) -> None:
+    """Refuse parameters that are not; a delta must be below 1 as well."""
+    for name, number in numbers.items():
+        if number <= 0 or (name == "delta" and number >= 1):
+            raise ValueError(f"{name} ({number}) must be positive{', and below 1' if name == 'delta' else ''}")

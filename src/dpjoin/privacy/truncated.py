@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import ceil, floor, isqrt
 
 from dpjoin.privacy.numbers import root_up
-from dpjoin.privacy.rational import exp_lower, exp_upper, log_upper
+from dpjoin.privacy.rational import exp_lower, exp_upper, log_upper, positive
 
 _SCALE = 256
 """Fractional bits of the running terms in a Gaussian sum."""
@@ -30,7 +30,7 @@ def laplace_delta(*, epsilon: Fraction, sensitivity: int, half_width: int) -> Fr
     >>> laplace_delta(epsilon=Fraction(1), sensitivity=1, half_width=13) <= delta
     False
     """
-    _require(epsilon=epsilon, sensitivity=sensitivity)
+    positive(epsilon=epsilon, sensitivity=sensitivity)
     if half_width < sensitivity - 1:
         raise ValueError(
             f"half_width ({half_width}) must be at least sensitivity - 1 ({sensitivity - 1}); widen the noise"
@@ -50,7 +50,7 @@ def paper_laplace_half_width(*, epsilon: Fraction, delta: Fraction, sensitivity:
     >>> paper_laplace_half_width(epsilon=Fraction(1), delta=Fraction(1, 10**6), sensitivity=1)
     15
     """
-    _require(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
+    positive(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
     step = epsilon / sensitivity
     bits = _laplace_bits(step)
     return ceil(log_upper(1 + (exp_upper(epsilon, bits=bits) - 1) / delta, bits=bits) / step)
@@ -66,7 +66,7 @@ def gaussian_delta(*, variance: Fraction, sensitivity: int, half_width: int) -> 
     >>> Fraction(1, 10**7) < delta < Fraction(2, 10**7)
     True
     """
-    _require(variance=variance, sensitivity=sensitivity)
+    positive(variance=variance, sensitivity=sensitivity)
     room = half_width - sensitivity - 1
     if room < 0 or room**2 < variance:
         raise ValueError(
@@ -116,9 +116,3 @@ def _whole_sum(half_width: int, block: int, variance: Fraction) -> Fraction:
 def _laplace_bits(step: Fraction) -> int:
     """Enough bits that 1 - exp(-step) keeps 128 of them for a small step, and exp(step) for a large one."""
     return 192 + step.denominator.bit_length() + step.numerator.bit_length()
-
-
-def _require(**positive: Fraction | int) -> None:
-    for name, value in positive.items():
-        if value <= 0 or (name == "delta" and value >= 1):
-            raise ValueError(f"{name} ({value}) must be positive{', and below 1' if name == 'delta' else ''}")

@@ -36,7 +36,7 @@ def idea_two(size: int, n: int, budget: Budget) -> bool:
 
     def noisy(sensitivity: int) -> int:
         width = paper_laplace_half_width(epsilon=half, delta=delta, sensitivity=sensitivity)
-        return noise.truncated_discrete_laplace(scale=sensitivity / half, half_width=width)
+        return noise.DiscreteLaplace(sensitivity / half, width).one()
 
     padding = noisy(n + noisy(1))
     dummies = np.random.default_rng(noise.uniform_below(2**62)).binomial(padding, n / n**3)
@@ -53,7 +53,7 @@ def _found(size: int, share: float) -> float:
     """Single-table multiplicative weights: of an exact total, what ends where the join is, from a uniform start."""
     inside = size * share
     for _ in range(20 if size else 0):
-        measured = size + noise.discrete_laplace(scale=Fraction(1))
+        measured = size + noise.DiscreteLaplace(Fraction(1)).one()
         grown = inside * math.exp((measured - inside) / (2 * size))
         inside = size * grown / (grown + size - inside)
     return inside
