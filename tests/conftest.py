@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scipy.linalg  # noqa: F401 (its BLAS has threads of its own)
@@ -18,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from dpjoin.privacy import noise
 
 pytest.register_assert_rewrite("support")
-from support import postgres  # noqa: E402
+from support import postgres, sparks  # noqa: E402
 from support.bits import BITS  # noqa: E402
 
 threadpool_limits(1)
@@ -45,6 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.parent == TESTS and item.path.parent.name != "support":
             item.add_marker(item.path.parent.name)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """All tests that need Spark go to one process, which has one session; others by file or each by itself."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    by_file = config.getoption("dist") == "loadfile"
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if sparks.is_for_spark(nodeid) else nodeid.partition("::")[0] if by_file else nodeid
+
+    return Scheduling(config, log)
 
 
 def stream_of(nodeid: str) -> str:
@@ -77,3 +92,17 @@ def postgres_server() -> Iterator[postgres.Server]:
         pytest.skip(why)
     with postgres.server() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def spark_sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sparks.Sessions]:
+    """The Spark of this process; without one, tests that ask for it are skipped and say why."""
+    sessions = sparks.Sessions(tmp_path_factory.mktemp("spark"))
+    yield sessions
+    sessions.end()
+
+
+@pytest.fixture
+def spark(spark_sessions: sparks.Sessions) -> Any:
+    """A session with two executors in processes of their own."""
+    return spark_sessions.of(sparks.LOCAL_CLUSTER)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -40,20 +40,13 @@ from support.bits import BITS
 from support.brute import BruteEngine
 from support.clusters import assert_sums_of_products, cluster_engine, random_factor
 from support.engines import arrow_tables
-from support.sparks import LOCAL_CLUSTER, QUICK_START, executors, need_spark, started
+from support.sparks import QUICK_START, Sessions, need_spark
 from support.strategies import SHAPES, random_instance, random_many, split_schema
 
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 STOPPED = "Spark stopped answering; no release was made, and budget that was spent stays spent"
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with started(LOCAL_CLUSTER, tmp_path_factory.mktemp("spark")) as session:
-        yield session
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(spark: Any) -> SparkCluster:
     return SparkCluster(spark)
 
@@ -250,13 +243,13 @@ def test_a_source_that_is_rewritten(spark: Any, tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_executors_killed_in_the_middle_of_a_query(spark: Any, cluster: SparkCluster) -> None:
+def test_executors_killed_in_the_middle_of_a_query(spark: Any, spark_sessions: Sessions, cluster: SparkCluster) -> None:
     """Both of them: what was written down is read again, and the integers are the same."""
     schema, sources = large_instance()
     expected = marginals(DuckEngine(schema, sources, attributes=schema.queryable), schema)
     engine = cluster_engine(schema, sources, cluster, schema.queryable)
     engine.exact_join_size()
-    before = executors(spark.sparkContext._gateway.proc.pid)
+    before = spark_sessions.executors()
     assert len(before) == 2
     found: list[Any] = []
     query = threading.Thread(target=lambda: found.append(marginals(engine, schema)))
@@ -270,12 +263,12 @@ def test_executors_killed_in_the_middle_of_a_query(spark: Any, cluster: SparkClu
         os.kill(process, signal.SIGKILL)
     query.join()
     assert found == [expected]
-    assert not set(before) & set(executors(spark.sparkContext._gateway.proc.pid))
+    assert not set(before) & set(spark_sessions.executors())
 
 
-def test_a_disk_that_takes_no_more(spark: Any, cluster: SparkCluster) -> None:
+def test_a_disk_that_takes_no_more(spark_sessions: Sessions, cluster: SparkCluster) -> None:
     """Scratch that cannot be written ends the release in one line; there is no partial result."""
-    limited = executors(spark.sparkContext._gateway.proc.pid)
+    limited = spark_sessions.executors()
     before = [resource.prlimit(p, resource.RLIMIT_FSIZE) for p in limited]
     schema, sources = large_instance()
     engine = cluster_engine(schema, sources, cluster, schema.queryable)
