@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 READER = "reader"
 """A role that may read and nothing else."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
 _FAST = "-c listen_addresses= -c fsync=off -c full_page_writes=off -c shared_buffers=64MB -c max_connections=40"
 
 
@@ -84,12 +86,15 @@ class Server:
             for statement in statements:
                 cursor.execute(statement)
 
-    def load(self, tables: Mapping[str, pa.Table]) -> dict[str, str]:
-        """Arrow tables as tables of the server, and the sources that name them."""
+    def load(self, tables: Mapping[str, pa.Table], declared: Mapping[str, str] = NOTHING) -> dict[str, str]:
+        """Arrow tables as tables of the server, and the sources that name them; some columns of a type of their own."""
         with self.connected() as cursor:
             for name, table in tables.items():
                 cursor.execute(f'DROP TABLE IF EXISTS "{name}"')
                 cursor.adbc_ingest(name, table, mode="create")
+                changes = [f'ALTER "{c}" TYPE {declared[c]}' for c in table.column_names if c in declared]
+                if changes:
+                    cursor.execute(f'ALTER TABLE "{name}" {", ".join(changes)}')
         return {name: f'{self.source} table="{name}"' for name in tables}
 
 
@@ -111,6 +116,7 @@ def server() -> Iterator[Server]:
             f"GRANT CONNECT ON DATABASE postgres TO {READER}",
             f"GRANT USAGE ON SCHEMA public TO {READER}",
             f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO {READER}",
+            "CREATE COLLATION folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
         )
         yield found
     finally:

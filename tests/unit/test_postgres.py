@@ -208,7 +208,6 @@ JOINED = {
 def test_joins_by_every_type(postgres_server: postgres.Server, tmp_path: Path, kind: str) -> None:
     """A table joins itself alike, whether both sides are in the server, one is at home, or both."""
     postgres_server.execute(
-        "CREATE COLLATION IF NOT EXISTS folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
         *(f"DROP TABLE IF EXISTS {t}" for t in "rs"),
         *(f"CREATE TABLE {t} (k {kind}, {a} integer)" for t, a in ("ra", "sb")),
     )
@@ -249,16 +248,6 @@ def test_what_has_no_plain_values_is_refused(postgres_server: postgres.Server) -
     schema = Schema((Table(name="t", attributes=("a",)),), (Attribute(name="a", range=(0, 3)),))
     with pytest.raises(SourceError, match=r"has type VARIANT\(interval\), but attribute 'a' is declared with whole"):
         DuckEngine(schema, {"t": f"{postgres_server.source} table=odd"}, attributes=("a",))
-
-
-def test_many_listed_values(postgres_server: postgres.Server) -> None:
-    """A domain of 10^5 texts goes into the query, and each has its own code."""
-    values = tuple(f"value {i * 7919 % 100_000}" for i in range(100_000))
-    table = pa.table({"a": [values[i] for i in range(0, 100_000, 50)] + ["none"]})
-    sources = postgres_server.load({"t": table})
-    schema = Schema((Table(name="t", attributes=("a",)),), (Attribute(name="a", values=values),))
-    found = counted(schema, sources)["a"]
-    assert [i for i, n in enumerate(found) if n] == list(range(0, 100_000, 50))
 
 
 def test_same_bytes_from_files_and_from_the_server(postgres_server: postgres.Server, tmp_path: Path) -> None:
