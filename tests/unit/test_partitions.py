@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
@@ -38,6 +39,18 @@ schema = Schema((Table(name="r", attributes=("k", "a")), Table(name="s", attribu
 engine = DuckEngine(schema, {{"r": rows, "s": rows.select(["k"])}}, attributes=("a",))
 print(engine.exact_join_size(), flush=True)
 input()
+"""
+
+IMPORTING = """
+import sys
+from dpjoin.engine import scan
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.spec.schema import Attribute, Schema, Table
+schema = Schema((Table(name="r", attributes=("k", "a")), Table(name="s", attributes=("k",))),
+                (Attribute(name="k", key=True), Attribute(name="a", range=(0, 1))))
+for scan.WHOLE_ROWS, scan.BATCH_ROWS in ((2**20, 2**20), (0, 1000)):
+    engine = DuckEngine(schema, {"r": sys.argv[1], "s": sys.argv[2]}, attributes=("a",))
+    print(engine.exact_join_size(), "pandas" in sys.modules, "pyarrow.dataset" in sys.modules)
 """
 
 
@@ -101,6 +114,16 @@ def test_buckets_are_the_values_alone() -> None:
         assert bucket_of([column.slice(5), pa.array(range(5, 6000))]).tolist() == pairs[5:].tolist()
         assert len(set(whole.tolist())) > BUCKETS * 0.9
     assert bucket_of([pa.array([0.0])]).tolist() == bucket_of([pa.array([-0.0])]).tolist()
+
+
+def test_reading_loads_no_library_that_takes_longer_than_the_rows(tmp_path: Path) -> None:
+    """Arrow's own ways to and from numpy load pandas, where there is one, and its groups much else: 0.3 s, 70 MB."""
+    files = [str(tmp_path / f"{name}.parquet") for name in ("r", "s")]
+    for file in files:
+        pq.write_table(pa.table({"k": np.arange(20_000) % 5_000, "a": np.arange(20_000) % 2}), file)
+    command = [sys.executable, "-c", IMPORTING, *files]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert said.splitlines() == ["80000 False False"] * 2
 
 
 def test_cuts_hold_every_bucket_once() -> None:

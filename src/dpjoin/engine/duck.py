@@ -7,8 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
+from dpjoin.engine.arrow import empty_batch
 from dpjoin.engine.column_values import Columns
 from dpjoin.engine.interface import Scope
 from dpjoin.engine.local import LocalEngine
@@ -72,7 +71,7 @@ class DuckStore:
         with unreadable(table, self.opened[table].origin, "complete", rows=True):
             reader = self._connections[table].sql(sql).to_arrow_reader(rows)
             yield from reader
-            yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield empty_batch(reader.schema)
 
     def exact_query(self, table: str, sql: str) -> Any:
         with unreadable(table, self.opened[table].origin, "complete", rows=True):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpjoin.engine import caps, sumproduct
+from dpjoin.engine.arrow import array_of, column_of, is_numeric
 from dpjoin.engine.buckets import Bucketed
 from dpjoin.engine.encode import as_double
 from dpjoin.engine.integers import FLOAT_LIMIT, INT_LIMIT, Exact, count_by, times
@@ -51,7 +52,7 @@ class Values:
         if self.exact_listed is None:
             stored = [self.exact_low + n for n in numbers.tolist()]
         else:
-            stored = self.exact_listed.take(pa.array(numbers)).to_pylist()
+            stored = self.exact_listed.take(column_of(numbers)).to_pylist()
         stored = stored if self.buckets is None else list(map(self.buckets.opened, stored))
         is_date, is_time = pa.types.is_date32(self.kind), pa.types.is_timestamp(self.kind)
         return list(map(_date if is_date else _time if is_time else int if self.digits else plain, stored))
@@ -67,14 +68,14 @@ class Values:
         if self.exact_listed is None:
             stored = np.asarray(numbers, dtype=np.int64) + self.exact_low
         else:
-            stored = array_of(self.exact_listed.take(pa.array(numbers)))
+            stored = array_of(self.exact_listed.take(column_of(numbers)))
         return stored if self.buckets is None else np.asarray(self.buckets.opened(stored))
 
     def column(self, numbers: NDArray[Any]) -> Any:
         """The Arrow column that has these numbers."""
-        if self.exact_listed is not None and not _is_numeric(self.kind):
-            return self.exact_listed.take(pa.array(numbers)).cast(self.kind)
-        stored = pa.array(self._exact_stored(numbers))
+        if self.exact_listed is not None and not is_numeric(self.kind):
+            return self.exact_listed.take(column_of(numbers)).cast(self.kind)
+        stored = column_of(self._exact_stored(numbers))
         return (stored.cast(pa.int32()) if pa.types.is_date32(self.kind) else stored).cast(self.kind)
 
     def numbers(self, values: Sequence[object] | IntArray) -> IntArray:
@@ -126,7 +127,7 @@ class Values:
         if pa.types.is_timestamp(self.kind):
             return [_ticks(v) for v in values]
         values = [plain(v) for v in values]
-        if _is_numeric(self.kind):
+        if is_numeric(self.kind):
             return [v if isinstance(v, int | float) else None for v in values]
         if self.digits:
             return [str(v) if isinstance(v, int) and abs(v) < 2**128 else None for v in values]
@@ -194,17 +195,6 @@ def _fitting(stored: Iterable[Any], kind: Any) -> list[Any]:
     return [v for v in once if isinstance(v, str) and v.encode(errors="ignore").decode() == v]
 
 
-def array_of(column: Any) -> NDArray[Any]:
-    """An Arrow column of numbers as a numpy array. Arrow's own way imports pandas where there is one: 0.3 seconds."""
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return np.asarray(column.to_numpy())
-    found = [np.from_dlpack(chunk) for chunk in chunks if len(chunk)]
-    if len(found) == 1:
-        return found[0]
-    return np.concatenate(found) if found else np.zeros(0, dtype=column.type.to_pandas_dtype())
-
-
 @dataclass(frozen=True, eq=False)
 class Keys:
     """How the values of one or several attributes are numbered together: as digits, closed up where too sparse."""
@@ -252,26 +242,16 @@ def number_keys(
     return numbers, Keys(size, tuple(values), tuple(closed))
 
 
-def whole_type(kind: Any) -> Any | None:
-    """As which whole numbers a column is compared, if it is."""
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    return None if not pa.types.is_integer(kind) else kind if kind == pa.uint64() else pa.int64()
-
-
 def _number(arrays: Sequence[Any], *, digits: bool, buckets: Bucketed | None = None) -> tuple[list[IntArray], Values]:
     """Numbers for the values of one key column of each table: the distance from the lowest, or by a list."""
     kind = arrays[0].type
-    if not _is_numeric(kind):
+    if not is_numeric(kind):
         return _listed([a.cast(pa.large_string()) for a in arrays], kind, digits=digits)
-    stored, floating = whole_type(kind), pa.types.is_floating(kind)
-    values = [array_of(a if stored is None else a.cast(stored)) for a in arrays]
-    buckets = None if floating else buckets
+    values = list(map(array_of, arrays))
+    buckets = None if pa.types.is_floating(kind) else buckets
     if buckets is not None:
         values = list(map(buckets.closed, values))
-    if floating:
+    if pa.types.is_floating(kind):
         values = [v + 0.0 for v in values]  # -0.0 equals 0.0
         if not all(np.all(np.isfinite(v) & (v == np.rint(v)) & (np.abs(v) < FLOAT_LIMIT)) for v in values):
             return _listed(values, kind)
@@ -282,11 +262,6 @@ def _number(arrays: Sequence[Any], *, digits: bool, buckets: Bucketed | None = N
         return _listed(values, kind, buckets=buckets)
     numbers = [(v - v.dtype.type(low) if low else v).astype(np.int64, copy=False) for v in values]
     return numbers, Values(kind, False, size, low, None, buckets)
-
-
-def _is_numeric(kind: Any) -> bool:
-    known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_date32, pa.types.is_timestamp)
-    return any(is_kind(kind) for is_kind in known)
 
 
 def _listed(
@@ -304,7 +279,8 @@ def _close(numbers: Sequence[IntArray]) -> tuple[list[IntArray], IntArray, int]:
 
 def _encode(arrays: Sequence[Any]) -> tuple[list[IntArray], Any]:
     """Numbers in the order of first appearance, by hashing, and the distinct values in that order."""
-    columns = [a if isinstance(a, pa.ChunkedArray) else pa.chunked_array([a]) for a in arrays]
+    parts = [column_of(a) if isinstance(a, np.ndarray) else a for a in arrays]
+    columns = [a if isinstance(a, pa.ChunkedArray) else pa.chunked_array([a]) for a in parts]
     whole = pa.chunked_array([chunk for c in columns for chunk in c.chunks], columns[0].type)
     encoded = whole.dictionary_encode().combine_chunks()
     ends = np.cumsum([len(a) for a in arrays])[:-1]
@@ -440,13 +416,13 @@ class JoinValues:
             values = self._exact_values[a]
             whole = values.whole(distinct)
             if whole is not None:
-                texts.append(pa.array(whole[at][rows]))
+                texts.append(column_of(whole[at][rows]))
                 ranks.append(whole[at])
                 continue
             floats = pa.types.is_floating(values.kind)
             listed = [float(v) if floats and isinstance(v, int) else v for v in values.at(distinct)]
             written = list(map(caps.text, listed))
-            texts.append(pa.array(written, pa.large_string()).take(pa.array(at[rows])))
+            texts.append(pa.array(written, pa.large_string()).take(column_of(at[rows])))
             # By the type alone: numbers go by size and texts by their bytes.
             by = listed if floats else [t.encode() for t in written]
             ranks.append(np.unique(np.array(by, dtype=None if floats else object), return_inverse=True)[1][at])

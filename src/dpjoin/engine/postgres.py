@@ -12,8 +12,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import pyarrow as pa
-
+from dpjoin.engine.arrow import empty_batch
 from dpjoin.engine.dialect import identifier
 from dpjoin.engine.encode import Column
 from dpjoin.engine.postgres_dialect import POSTGRES
@@ -73,7 +72,7 @@ class PostgresStore:
             cursor.execute(sql)
             reader = cursor.fetch_record_batch()
             yield from reader
-            yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield empty_batch(reader.schema)
 
     def exact_query(self, table: str, sql: str) -> Any:
         with _read(table, self.opened[table].origin), self._connections[table].cursor() as cursor:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpjoin.engine.arrow import array_of, column_of, is_numeric
 from dpjoin.engine.buckets import BUCKETS
-from dpjoin.engine.join_keys import array_of, whole_type
 from dpjoin.engine.shelf import Shelf
 from dpjoin.engine.sources import connected
 from dpjoin.spec.workload import IntArray
@@ -43,7 +43,7 @@ class Runs:
             bucket = bucket_of([batch.column(name) for name in self._by])
             sizes = np.bincount(bucket, minlength=BUCKETS)
             self.exact_sizes += sizes
-            order = pa.array(np.argsort(bucket, kind="stable"))
+            order = column_of(np.argsort(bucket, kind="stable"))
             self._sorted.append((np.concatenate([[0], np.cumsum(sizes)]), self._shelf.put(batch.take(order))))
 
     def whole(self) -> Any:
@@ -72,10 +72,11 @@ def bucket_of(columns: Sequence[Any]) -> NDArray[np.uint16]:
 
 def _comparable(column: Any) -> Any:
     """The same number for equal values, where there is one."""
-    if pa.types.is_floating(column.type):
-        return pa.array((array_of(column) + 0.0).astype(np.float64).view(np.int64))  # -0.0 equals 0.0
-    kind = whole_type(column.type)
-    return column if kind is None else column.cast(kind)
+    if not is_numeric(column.type):
+        return column
+    numbers = array_of(column)
+    # -0.0 equals 0.0
+    return column_of((numbers + 0.0).view(np.int64) if numbers.dtype.kind == "f" else numbers)
 
 
 def cuts(exact_sizes: IntArray, most: int) -> list[tuple[int, int]]:

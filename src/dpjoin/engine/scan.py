@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from dpjoin.engine import encode
+from dpjoin.engine.arrow import array_of, column_of, exact_distinct
 from dpjoin.engine.buckets import Bucketed
 from dpjoin.engine.checks import joins_of
 from dpjoin.engine.dialect import Dialect
 from dpjoin.engine.encode import Column
 from dpjoin.engine.interface import Scope
-from dpjoin.engine.join_keys import CODE, KEY, JoinValues, Keys, array_of, number_keys
+from dpjoin.engine.join_keys import CODE, KEY, JoinValues, Keys, number_keys
 from dpjoin.engine.memory import Memory
 from dpjoin.engine.partitions import WORKERS, Partitions, partitioned_by
 from dpjoin.engine.runs import Runs, cuts
@@ -80,9 +81,8 @@ def read_tables(schema: Schema, touched: Scope, store: Store, memory: Memory) ->
     def read(name: str) -> Runs:
         joins = scans[name].joins
         runs = Runs([f"k{joins.index(a)}" for a in by], shelf)
-        for batch in _batches(store, name, scans[name]):
-            # A code that is NULL marks a row that the public rule drops.
-            runs.add(batch.drop_null() if any(c.null_count for c in batch.columns) else batch)
+        for batch in map(_kept, _batches(store, name, scans[name])):
+            runs.add(batch)
             if by and runs.exact_rows > WHOLE_ROWS and runs.exact_waiting >= BATCH_ROWS:
                 runs.sort()
         return runs
@@ -101,12 +101,16 @@ def _batches(store: Store, name: str, scan: Scan) -> Iterable[Any]:
         return store.exact_batches(name, scan.sql(grouped=True), BATCH_ROWS)
     batches = store.exact_batches(name, scan.sql(grouped=False), BATCH_ROWS)
     first = next(batches)
-    some = pa.Table.from_batches([first.slice(0, SAMPLE_ROWS)])
-    distinct = some.group_by(some.column_names).aggregate([]).num_rows
-    if first.num_rows < BATCH_ROWS or distinct * ALIKE > some.num_rows:
+    some = _kept(first.slice(0, SAMPLE_ROWS))
+    if first.num_rows < BATCH_ROWS or exact_distinct(some) * ALIKE > some.num_rows:
         return itertools.chain([first], batches)
     batches.close()
     return store.exact_batches(name, scan.sql(grouped=True), BATCH_ROWS)
+
+
+def _kept(batch: Any) -> Any:
+    """The rows that the public rule keeps: a code that is NULL marks the others."""
+    return batch.drop_null() if any(c.null_count for c in batch.columns) else batch
 
 
 def in_partitions(
@@ -122,7 +126,7 @@ def in_partitions(
         first, last = bounds
         data = {name: table.part(first, last) for name, table in runs.items()}
         counts, values = numbered(schema, scans, data, Bucketed(first, last - first + 1) if len(by) == 1 else None)
-        pairs = {name: (c, TableCounts.of(c).exact_by_key) for name, c in counts.items()}
+        pairs = {name: (c, TableCounts.of(c).exact_by_key()) for name, c in counts.items()}
         return {n: (shelf.put_counts(c), shelf.put_counts(by_key)) for n, (c, by_key) in pairs.items()}, values
 
     with ThreadPoolExecutor(WORKERS) as workers:
@@ -181,8 +185,8 @@ def numbered(
 def _columns(scan: Scan, values: JoinValues, counts: Counts) -> Any:
     """Counts as the rows that were read: the values of their join attributes, codes, and how many."""
     found = {f"k{i}": column for i, column in enumerate(values.columns(counts, scan.joins))}
-    found |= {f"c{i}": pa.array(column) for i, column in enumerate(counts.ids((CODE, a) for a in scan.owned))}
-    return pa.table({**found, "n": pa.array(counts.exact_counts)})
+    found |= {f"c{i}": column_of(column) for i, column in enumerate(counts.ids((CODE, a) for a in scan.owned))}
+    return pa.table({**found, "n": column_of(counts.exact_counts)})
 
 
 @dataclass(frozen=True)

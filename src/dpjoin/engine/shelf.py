@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from dpjoin.engine.join_keys import KEY, array_of
+from dpjoin.engine.arrow import array_of, column_of
+from dpjoin.engine.join_keys import KEY
 from dpjoin.engine.spill import private_folder
 from dpjoin.engine.sumproduct import Counts
 from dpjoin.errors import SourceError
@@ -87,7 +88,7 @@ class Shelf:
             columns.append(counts.exact_count.astype(np.min_scalar_type(int(counts.exact_count.max(initial=0)))))
         if not columns:
             return lambda: counts
-        get = self.put(pa.RecordBatch.from_arrays([pa.array(c) for c in columns], list(map(str, range(len(columns))))))
+        get = self.put(pa.RecordBatch.from_arrays(list(map(column_of, columns)), list(map(str, range(len(columns))))))
         bare, counted = replace(counts, exact_ids=(), exact_count=None), counts.exact_count is not None
 
         def read() -> Counts:

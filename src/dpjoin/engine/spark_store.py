@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
-
+from dpjoin.engine.arrow import empty_batch
 from dpjoin.engine.cluster import Frozen
 from dpjoin.engine.cluster_scan import FrozenScans, freeze, scan_of
 from dpjoin.engine.cluster_tables import ClusterTables, tables_on_cluster
@@ -67,7 +66,7 @@ class SparkStore:
     def exact_batches(self, table: str, sql: str, rows: int) -> Generator[Any, None, None]:
         found = self.exact_query(table, sql)
         yield from found.to_batches(max_chunksize=rows)
-        yield pa.RecordBatch.from_pylist([], found.schema)
+        yield empty_batch(found.schema)
 
     def exact_query(self, table: str, sql: str) -> Any:
         """Who asks here may ask again: the rows are written down before, and stay what they are."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.engine import integers, matrix_product
+from dpjoin.engine.arrow import scattered
 from dpjoin.engine.integers import INT_LIMIT, Exact, count_by, fit, times
 from dpjoin.engine.matrix_product import CountMatrix
 from dpjoin.spec.workload import IntArray
@@ -293,19 +294,14 @@ def row_weights(counts: Counts, weights: Counts) -> Exact:
     # Most rows of a cyclic join have no weight; a table of hashed keys tells so faster than a search.
     bits = (8 * len(at)).bit_length()
     taken = np.zeros(2**bits, dtype=bool)
-    taken[_hashed(at, bits)] = True
-    maybe = np.flatnonzero(taken[_hashed(key, bits)])
+    taken[scattered(at, bits)] = True
+    maybe = np.flatnonzero(taken[scattered(key, bits)])
     wanted = key[maybe]
     place = np.minimum(np.searchsorted(at, wanted), len(at) - 1)
     found = at[place] == wanted
     weight = np.zeros(counts.rows, dtype=exact_weights.dtype)
     weight[maybe[found]] = exact_weights[order[place[found]]]
     return weight
-
-
-def _hashed(key: IntArray, bits: int) -> NDArray[np.uint64]:
-    """The upper bits of a product that wraps on purpose."""
-    return (key.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits)
 
 
 def some_rows(counts: Counts, at: IntArray) -> Counts:

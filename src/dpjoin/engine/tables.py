@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -47,21 +48,15 @@ class TableCounts:
     """The counts of one table, and their sums by key; each is computed when it is needed first."""
 
     def __init__(self, rows: Callable[[], Counts], by_key: Callable[[], Counts] | None = None) -> None:
-        self._rows, self._by_key = rows, by_key
+        # Not cached properties, which are one after the other for all threads in Python 3.11.
+        self.exact_rows, self.exact_by_key = cache(rows), cache(by_key or self._projected)
 
     @classmethod
     def of(cls, counts: Counts) -> TableCounts:
         return cls(lambda: counts)
 
-    @cached_property
-    def exact_rows(self) -> Counts:
-        return self._rows()
-
-    @cached_property
-    def exact_by_key(self) -> Counts:
-        if self._by_key is not None:
-            return self._by_key()
-        rows = self.exact_rows
+    def _projected(self) -> Counts:
+        rows = self.exact_rows()
         return sumproduct.project(rows, [v for v in rows.variables if v[0] == KEY])
 
 
@@ -81,7 +76,7 @@ class Tables:
             def of(counts: Counts) -> Counts:
                 return self._exact_values.satisfying(counts, some)
 
-            return TableCounts(lambda: of(whole.exact_rows), lambda: of(whole.exact_by_key))
+            return TableCounts(lambda: of(whole.exact_rows()), lambda: of(whole.exact_by_key()))
 
         return self._with(
             self._schema, {n: satisfying(self._exact_counts[n], some) for n, some in rules.items() if some}
@@ -121,7 +116,7 @@ class Tables:
             return self._exact_values.clipped(counts, self._exact_owners(clip.owner), clip)
 
         whole = self._exact_counts[name]
-        clipped = TableCounts(lambda: weighed(whole.exact_rows), lambda: weighed(whole.exact_by_key))
+        clipped = TableCounts(lambda: weighed(whole.exact_rows()), lambda: weighed(whole.exact_by_key()))
         return self._with(self._schema, {name: clipped})
 
     def exact_results(self, by: Scope) -> ExactDegrees:
@@ -152,10 +147,11 @@ class Tables:
         whole, joins = self._exact_counts[name], set(joins_of(self._schema, name))
 
         def by_key() -> Counts:
-            return sumproduct.counted(whole.exact_by_key, of_degrees(whole.exact_by_key.exact_counts))
+            degrees = whole.exact_by_key()
+            return sumproduct.counted(degrees, of_degrees(degrees.exact_counts))
 
         by_degree = all(set(attributes) == joins for attributes in by)
-        return TableCounts(lambda: of_rows(whole.exact_rows), by_key if by_degree else None)
+        return TableCounts(lambda: of_rows(whole.exact_rows()), by_key if by_degree else None)
 
     def exact_degrees(self, rules: Mapping[str, Rules], by: Scope, distinct: Scope) -> ExactDegrees:
         some = [
@@ -167,16 +163,16 @@ class Tables:
         return self._exact_values.alone(self._schema, self._exact_rows(name), by, values, keep)
 
     def _exact_rows(self, name: str) -> Counts:
-        return self._exact_counts[name].exact_rows
+        return self._exact_counts[name].exact_rows()
 
     def _exact_factors(self, names: Iterable[str]) -> list[Counts]:
         """The tables' counts by key."""
-        return [self._exact_counts[name].exact_by_key for name in names]
+        return [self._exact_counts[name].exact_by_key() for name in names]
 
     def _others(self, names: Iterable[str]) -> list[str]:
         return [t.name for t in self._schema.tables if t.name not in names]
 
-    @cached_property
+    @property
     def exact_size(self) -> int:
         (exact,) = sumproduct.eliminate(self._exact_factors(self._others([])), (), memo=self._memo)
         return sumproduct.total(exact)
@@ -243,25 +239,24 @@ class Tables:
         found: NDArray[Any] = by_key[rows.ids([key])[0]]  # keys that the owner lacks join nothing
         return found
 
-    def _exact_weighed(self, table: str, factors: Sequence[Counts]) -> Exact | None:
-        """How often each row of the table counts when the factors join it; None for once."""
+    def _exact_weighed(self, table: str, factors: Sequence[Counts], kind: type = np.int64) -> Exact | None:
+        """How often each row of the table counts when the factors join it, as numbers of a kind; None for once."""
         rows, weight = self._exact_rows(table), self._exact_rows(table).exact_count
         if factors:
             (present,) = self._exact_factors([table])
             some = [sumproduct.presence(present), *factors]
             for found in sumproduct.eliminate(some, present.variables, memo=self._memo):
+                exact = found.exact_counts
+                found = replace(found, exact_count=exact if exact.dtype == object else exact.astype(kind, copy=False))
                 of_row = sumproduct.row_weights(rows, found)
                 weight = of_row if weight is None else times(weight, of_row)
         return weight
 
     def _exact_within_one(self, scopes: Mapping[str, Sequence[Scope]]) -> dict[Scope, Exact]:
         """Marginals over attributes of one table, for some tables: their rows weighed by all the others."""
-        weights = {}
-        for name in scopes:
-            weight = self._exact_weighed(name, self._exact_factors(self._others([name])))
-            if weight is not None and self.exact_size < FLOAT_LIMIT:
-                weight = weight.astype(np.float64)
-            weights[name] = weight
+        kind = np.float64 if self.exact_size < FLOAT_LIMIT else np.int64
+        others = {name: self._exact_factors(self._others([name])) for name in scopes}
+        weights = {name: self._exact_weighed(name, factors, kind) for name, factors in others.items()}
         with ThreadPoolExecutor(2) as threads:
             found = threads.map(lambda name: self._exact_sums(name, scopes[name], weights[name]), scopes)
             return {scope: exact for some in found for scope, exact in some.items()}
