@@ -20,18 +20,10 @@ from dpjoin.engine.dialect import DUCKDB
 from dpjoin.engine.duck import DuckStore
 from dpjoin.engine.local import LocalEngine
 from dpjoin.engine.memory import memory_of
-from dpjoin.engine.relations import Relation, Words, eliminate, whole
+from dpjoin.engine.relations import Relation, eliminate, whole
 from dpjoin.engine.scan import Scan
 from dpjoin.engine.tables import Tables
 from dpjoin.spec.schema import Schema
-
-WORDS = Words(
-    wide="HUGEINT",
-    divided="//",
-    hashed="hash({}) % {}",
-    copies="unnest(range(1, {} + 1))",
-    dialect=DUCKDB,
-)
 
 
 @dataclass
@@ -40,8 +32,9 @@ class Held:
 
 
 class DuckCluster:
+    dialect = DUCKDB
+
     def __init__(self) -> None:
-        self.words = WORDS
         self.asked: list[str] = []
         self._connection = duckdb.connect(config={"threads": 1})
         self._numbers = itertools.count()

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpjoin.engine.dialect import Dialect
 from dpjoin.engine.encode import as_double
 from dpjoin.engine.integers import INT_LIMIT, Exact
 from dpjoin.engine.interface import Scope
 from dpjoin.engine.join_keys import Values, number_keys
-from dpjoin.engine.relations import Relation, Words, summed
+from dpjoin.engine.relations import WIDE, Relation, summed
 from dpjoin.spec.schema import Schema
 
 ListedColumns = Sequence[Sequence[object] | NDArray[np.int64]]
@@ -36,7 +37,7 @@ class Cluster(Protocol):
     """Where SQL runs. Fails in words that repeat nothing of the rows."""
 
     @property
-    def words(self) -> Words: ...
+    def dialect(self) -> Dialect: ...
 
     def exact_query(self, sql: str) -> Any:
         """The result of a query, as an Arrow table."""
@@ -99,7 +100,7 @@ def frozen(cluster: Cluster, relation: Relation) -> Relation:
 
 
 def fetching(cluster: Cluster, sql: str) -> str:
-    return sql.replace("{wide}", cluster.words.wide)
+    return sql.replace(WIDE, cluster.dialect.wide)
 
 
 def as_table(cluster: Cluster, rows: Callable[[], Relation], exact_total: int) -> TableOnCluster:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dpjoin.engine.dialect import Dialect
 from dpjoin.engine.encode import field, text_of
 from dpjoin.engine.interface import Clip, Scope
-from dpjoin.engine.relations import BIGINT, WIDE, Relation, Words, joined, product_of, sum_of_products, total_of
+from dpjoin.engine.relations import BIGINT, WIDE, Relation, joined, product_of, sum_of_products, total_of
 
 
 def present(relation: Relation, columns: Scope) -> Relation:
@@ -78,15 +79,15 @@ def times(weight: str, total: int) -> str:
     return f"f.n * {weight}" if total < BIGINT else f"CAST(f.n AS {WIDE}) * CAST({weight} AS {WIDE})"
 
 
-def clipped(rows: Relation, owners: Relation, clip: Clip, words: Words) -> Relation:
+def clipped(rows: Relation, owners: Relation, clip: Clip, dialect: Dialect) -> Relation:
     """Each row as often as the weight of its owner, who has so many join results."""
     # Nothing counts beyond full·limit results, nor 2^31 beyond the limit if weights are steep: BIGINT holds all of it.
     names = ", ".join(owners.columns)
     results = f"(SELECT {names}, CAST(least(n, {clip.full * clip.limit + 1}) AS BIGINT) AS n FROM {owners.sql} o)"
-    most = [str(clip.full), f"{clip.full * clip.limit} {words.divided} n"]
+    most = [str(clip.full), f"{clip.full * clip.limit} {dialect.divided} n"]
     if clip.steep:
         square, beyond = clip.limit**2, f"least(greatest(n - {clip.limit}, 0), {2**31})"
-        most.append(f"{clip.full * 2 * square} {words.divided} ({beyond} * {beyond} + {square})")
+        most.append(f"{clip.full * 2 * square} {dialect.divided} ({beyond} * {beyond} + {square})")
     weights = f"(SELECT {names}, CAST(least({', '.join(most)}) AS BIGINT) AS weight FROM {results} q)"
     total = rows.exact_total * clip.full
     on = " AND ".join(f"f.{c} = s.{c}" for c in owners.columns)
@@ -95,7 +96,7 @@ def clipped(rows: Relation, owners: Relation, clip: Clip, words: Words) -> Relat
     return replace(rows, sql=sql, exact_total=total, exact_most=total, holds=(*rows.holds, *owners.holds))
 
 
-def capped(rows: Relation, limits: Sequence[tuple[Scope, int]], seen: Mapping[str, str], words: Words) -> Relation:
+def capped(rows: Relation, limits: Sequence[tuple[Scope, int]], seen: Mapping[str, str], dialect: Dialect) -> Relation:
     """The rows whose rank in each group is within the limit, by the order of `caps`. Only groups beyond one are ranked.
 
     `seen` has the columns that the order looks at, with their types.
@@ -107,9 +108,8 @@ def capped(rows: Relation, limits: Sequence[tuple[Scope, int]], seen: Mapping[st
     ]
     counted = f"(SELECT r.*, {', '.join(degrees)} FROM {rows.sql} r)"
     within = " AND ".join(f"d{i} <= {limit}" for i, (_, limit) in enumerate(limits))
-    copies = f"(SELECT {columns}, {words.copies.format('n')} AS copy FROM {counted} c WHERE NOT ({within}))"
-    dialect, last = words.dialect, "copy - 1"
-    texts = [*(text_of(dialect, c, kind) for c, kind in seen.items()), dialect.text(last, "BIGINT")]
+    copies = f"(SELECT {columns}, {dialect.copies.format('n')} AS copy FROM {counted} c WHERE NOT ({within}))"
+    texts = [*(text_of(dialect, c, kind) for c, kind in seen.items()), dialect.text("copy - 1", "BIGINT")]
     order = ", ".join([f"md5({' || '.join(field(dialect, t) for t in texts)})", *seen, "copy"])
     ranks = [
         f"row_number() OVER (PARTITION BY {', '.join(by)} ORDER BY {order}) AS r{i}" for i, (by, _) in enumerate(limits)

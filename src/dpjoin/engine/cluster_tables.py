@@ -112,7 +112,7 @@ class ClusterTables:
 
         def rows() -> Relation:
             owners = whole(self._by_key(self._tables), self._columns(clip.owner))
-            return frozen(self._cluster, cluster_rows.clipped(table.rows, owners, clip, self._cluster.words))
+            return frozen(self._cluster, cluster_rows.clipped(table.rows, owners, clip, self._cluster.dialect))
 
         some = {name: as_table(self._cluster, rows, table.exact_total * clip.full)}
         return self._with(self._schema, some, lambda: self._home().clipped(name, clip))
@@ -153,7 +153,7 @@ class ClusterTables:
             codes = [c for c in (code_column(self._schema, a) for a in own) if c in table.rows.columns]
             values = zip(self._columns(joins), (self._kinds[a].name for a in joins), strict=True)
             seen = {**dict(values), **dict.fromkeys(codes, "BIGINT")}
-            return frozen(self._cluster, cluster_rows.capped(table.rows, limits, seen, self._cluster.words))
+            return frozen(self._cluster, cluster_rows.capped(table.rows, limits, seen, self._cluster.dialect))
 
         if all(set(b.attributes) == set(joins) for b in bounds):
             least = min(b.limit for b in bounds)
@@ -208,7 +208,7 @@ class ClusterTables:
     def _exact_runs(self, degrees: Relation, by: Scope) -> ExactDegrees:
         """Values of one count, by a hash of theirs, are alike until one of them is asked for."""
         columns = self._columns(by)
-        hashed = self._cluster.words.hashed.format(", ".join(columns), HASHED) if columns else "0"
+        hashed = self._cluster.dialect.hashed.format(", ".join(columns), HASHED) if columns else "0"
         marked = f"(SELECT {', '.join([*columns, 'n', f'{hashed} AS part'])} FROM {degrees.sql} d)"
         runs = self._exact_rows(f"SELECT n, part, count(*) AS many FROM {marked} m GROUP BY n, part ORDER BY n, part")
         counts, parts, many = (exact_integers(runs.column(c)) for c in ("n", "part", "many"))

@@ -153,7 +153,7 @@ def _described(name: str, source: PostgresSource, connection: Any, columns: Sequ
         if field.name in columns:
             taken.append(f"{value} AS {identifier(field.name)}")
     view = f"(SELECT {', '.join(taken)} FROM {rows}) AS source"
-    return OpenedTable(name, view, tuple(found), origin, countable=False, dialect=POSTGRES)
+    return OpenedTable(name, view, tuple(found), origin, dialect=POSTGRES)
 
 
 def _typed(name: str, about: Mapping[bytes, bytes], enums: set[str]) -> tuple[str, str]:

@@ -5,15 +5,10 @@ CASE evaluates no branch before its condition holds, unless the branch is consta
 
 from __future__ import annotations
 
-from dpjoin.engine.dialect import DAYS, identifier, literal
+from collections.abc import Mapping
 
-_TYPES = {
-    "DOUBLE": "double precision",
-    "FLOAT": "real",
-    "TIMESTAMP WITH TIME ZONE": "timestamp with time zone",
-    "VARCHAR": "text",
-    "HUGEINT": "numeric",
-}
+from dpjoin.engine.dialect import DAYS, Dialect, literal
+
 _WHOLE = {"SMALLINT", "INTEGER", "BIGINT"}
 _RANGES = {"INTEGER": 2**31, "BIGINT": 2**63}
 _MOMENT = (
@@ -21,23 +16,35 @@ _MOMENT = (
     r"(?:[ T]([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(?:(Z)|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)? *$"
 )
 _CLOCK = r"^ *([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]+)?)? *$"
-_PARTS = {"year": "year", "month": "month", "weekday": "isodow", "hour": "hour"}
 
 
-class PostgresDialect:
+class PostgresDialect(Dialect):
     """How PostgreSQL writes what `Dialect` asks for."""
 
-    def name(self, name: str) -> str:
-        return identifier(name)
-
-    def literal(self, text: str) -> str:
-        return literal(text)
+    types: Mapping[str, str] = {
+        "DOUBLE": "double precision",
+        "FLOAT": "real",
+        "TIMESTAMP WITH TIME ZONE": "timestamp with time zone",
+        "VARCHAR": "text",
+        "HUGEINT": "numeric",
+    }
+    parts: Mapping[str, str] = {
+        "year": "CAST(extract(year FROM {}) AS bigint)",
+        "month": "CAST(extract(month FROM {}) AS bigint)",
+        "weekday": "CAST(extract(isodow FROM {}) AS bigint)",
+        "hour": "CAST(extract(hour FROM {}) AS bigint)",
+        DAYS: "CAST(CAST({} AS date) - DATE '1970-01-01' AS bigint)",
+    }
+    texts: Mapping[str, str] = {
+        "TIMESTAMP": "CAST(CAST(extract(epoch FROM {}) * 1000000 AS bigint) AS text)",
+        "TIMESTAMP WITH TIME ZONE": "CAST({} AT TIME ZONE 'UTC' AS text) || '+00'",
+        "DATE": "CAST({} - DATE '1970-01-01' AS text)",
+        "BLOB": "upper(encode({}, 'hex'))",
+        "DECIMAL": "CAST(trim_scale({}) AS text)",
+    }
 
     def holds(self, text: str) -> bool:
         return "\0" not in text and text.encode(errors="ignore").decode() == text
-
-    def constant(self, text: str, kind: str) -> str:
-        return f"CAST({literal(text)} AS {_TYPES.get(kind, kind)})"
 
     def cast(self, value: str, kind: str, target: str) -> str:
         if kind == target:
@@ -56,7 +63,7 @@ class PostgresDialect:
         if target == "VARCHAR" or (target == "HUGEINT" and kind.startswith("DECIMAL")):
             return value
         assert kind in _WHOLE or (kind, target) == ("FLOAT", "DOUBLE"), f"no cast of {kind} to {target}"
-        return f"CAST({value} AS {_TYPES.get(target, target)})"
+        return f"CAST({value} AS {self.types.get(target, target)})"
 
     def _within(self, value: str, kind: str, target: str) -> str:
         limit = _RANGES[target]
@@ -75,27 +82,8 @@ class PostgresDialect:
     def is_nan(self, value: str) -> str:
         return f"{value} = CAST('NaN' AS double precision)"
 
-    def is_whole(self, value: str) -> str:
-        return f"{value} = trunc({value})"
-
     def moment(self, value: str, kind: str) -> str:
         return f"({value} AT TIME ZONE 'UTC')" if "ZONE" in kind else _moment(value)
-
-    def part(self, part: str, moment: str, kind: str) -> str:
-        if part == DAYS:
-            return f"CAST(CAST({moment} AS date) - DATE '1970-01-01' AS bigint)"
-        return f"CAST(extract({_PARTS[part]} FROM {moment}) AS bigint)"
-
-    def text(self, value: str, kind: str) -> str:
-        if kind == "TIMESTAMP":
-            return f"CAST(CAST(extract(epoch FROM {value}) * 1000000 AS bigint) AS text)"
-        if kind == "TIMESTAMP WITH TIME ZONE":
-            return f"CAST({value} AT TIME ZONE 'UTC' AS text) || '+00'"
-        if kind == "DATE":
-            return f"CAST({value} - DATE '1970-01-01' AS text)"
-        if kind == "BLOB":
-            return f"upper(encode({value}, 'hex'))"
-        return f"CAST({f'trim_scale({value})' if kind == 'DECIMAL' else value} AS text)"
 
     def small(self, code: str, size: int) -> str:
         return f"CAST({code} AS {'smallint' if size <= 2**15 else 'integer' if size <= 2**31 else 'bigint'})"

@@ -11,34 +11,16 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from dpjoin.engine.dialect import Dialect
-from dpjoin.engine.spark_sql import SPARK
-
 BIGINT = 2**63
-"""Below it a whole number of SQL is a BIGINT, beyond it one of `Words.wide`."""
+"""Below it a whole number of SQL is a BIGINT, beyond it one of `Dialect.wide`."""
 WIDEST = 10**38
-"""Below it `Words.wide` holds every whole number."""
+"""Below it `Dialect.wide` holds every whole number."""
 MANY = 2**31
 """Sums of up to this many halves of products, 32 bits each, fit into BIGINT."""
 
 
-@dataclass(frozen=True)
-class Words:
-    """What SQL calls differently elsewhere."""
-
-    wide: str = "DECIMAL(38,0)"
-    """Whole numbers below WIDEST."""
-    divided: str = "DIV"
-    """Between two whole numbers: their quotient, rounded down."""
-    hashed: str = "pmod(xxhash64({}), {})"
-    """A number below the second, the same for the same values of the first."""
-    copies: str = "explode(sequence(1, {}))"
-    """Each row so many times, with a number from 1 on."""
-    dialect: Dialect = SPARK
-
-
 WIDE = "{wide}"
-"""Stands in the SQL of relations for the type of `Words.wide`."""
+"""Stands in the SQL of relations for `Dialect.wide`."""
 
 
 @dataclass(frozen=True, eq=False)

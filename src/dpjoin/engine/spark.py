@@ -22,7 +22,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from dpjoin.engine.relations import Words
 from dpjoin.engine.spark_sql import EPOCH, SPARK
 from dpjoin.engine.spill import remove_left_behind, spill_folder
 from dpjoin.errors import SourceError
@@ -129,7 +128,7 @@ class Held:
 class SparkCluster:
     """A session that computes. Its scratch lies in a folder of its own that only this user can read."""
 
-    words = Words()
+    dialect = SPARK
 
     def __init__(self, spark: Any) -> None:
         check_session(spark)

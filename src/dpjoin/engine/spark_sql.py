@@ -5,20 +5,12 @@ What holds for ANSI mode is relied on; sessions without it are refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from dpjoin.engine.dialect import DAYS
+from dpjoin.engine.dialect import DAYS, Dialect
 from dpjoin.engine.encode import Column
 
-_TYPES = {
-    "VARCHAR": "STRING",
-    "INTEGER": "INT",
-    "HUGEINT": "DECIMAL(38,0)",
-    "BLOB": "BINARY",
-    "TIMESTAMP": "TIMESTAMP_NTZ",
-    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
-}
-"""The types that Spark calls otherwise."""
 _NAMES = {
     "byte": "TINYINT",
     "short": "SMALLINT",
@@ -35,11 +27,38 @@ _NAMES = {
 }
 """Spark's types by the names of DuckDB's."""
 EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
-_PARTS = {"year": "year({})", "month": "month({})", "weekday": "weekday({}) + 1", "hour": "hour({})"}
+_IN_UTC = f"timestampadd(MICROSECOND, unix_micros({{}}), {EPOCH})"
+"""A time with a zone, wherever it is read."""
 
 
-class SparkDialect:
-    """See `dialect.Dialect`."""
+class SparkDialect(Dialect):
+    """Columns with a collation of their own are opened without it, so texts compare by their bytes."""
+
+    types: Mapping[str, str] = {
+        "VARCHAR": "STRING",
+        "INTEGER": "INT",
+        "HUGEINT": "DECIMAL(38,0)",
+        "BLOB": "BINARY",
+        "TIMESTAMP": "TIMESTAMP_NTZ",
+        "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
+    }
+    parts: Mapping[str, str] = {
+        "year": "year({})",
+        "month": "month({})",
+        "weekday": "weekday({}) + 1",
+        "hour": "hour({})",
+        DAYS: "unix_date(CAST({} AS DATE))",
+    }
+    texts: Mapping[str, str] = {
+        "TIMESTAMP": f"CAST(timestampdiff(MICROSECOND, {EPOCH}, {{}}) AS STRING)",
+        "TIMESTAMP WITH TIME ZONE": f"concat(CAST({_IN_UTC} AS STRING), '+00')",
+        "DATE": "CAST(unix_date({}) AS STRING)",
+        "BLOB": "hex({})",
+    }
+    wide = "DECIMAL(38,0)"
+    divided = "DIV"
+    hashed = "pmod(xxhash64({}), {})"
+    copies = "explode(sequence(1, {}))"
 
     def name(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
@@ -55,45 +74,16 @@ class SparkDialect:
         return f"CAST(X'{text.encode('utf-8', 'surrogatepass').hex()}' AS STRING)"
 
     def constant(self, text: str, kind: str) -> str:
-        text = text.replace("24:00:00", "23:59:59.999999")  # a day has no end in Spark
-        return f"CAST('{text}' AS {_TYPES.get(kind, kind)})"
-
-    def holds(self, text: str) -> bool:
-        return True
-
-    def cast(self, value: str, kind: str, target: str) -> str:
-        return f"TRY_CAST({value} AS {_TYPES.get(target, target)})"
-
-    def by_bytes(self, text: str) -> str:
-        return text  # columns with a collation of their own are opened without it
+        return super().constant(text.replace("24:00:00", "23:59:59.999999"), kind)  # a day has no end in Spark
 
     def length(self, text: str) -> str:
         return f"octet_length({text})"
-
-    def is_nan(self, value: str) -> str:
-        return f"isnan({value})"
 
     def is_whole(self, value: str) -> str:
         return f"{value} = rint({value})"
 
     def moment(self, value: str, kind: str) -> str:
-        if "ZONE" in kind:
-            return f"timestampadd(MICROSECOND, unix_micros({value}), {EPOCH})"  # in UTC, wherever it is read
-        return f"TRY_CAST({value} AS TIMESTAMP_NTZ)"
-
-    def part(self, part: str, moment: str, kind: str) -> str:
-        if part == DAYS:
-            return f"unix_date(CAST({moment} AS DATE))"
-        return _PARTS[part].format(moment)
-
-    def text(self, value: str, kind: str) -> str:
-        if kind == "TIMESTAMP":
-            return f"CAST(timestampdiff(MICROSECOND, {EPOCH}, {value}) AS STRING)"
-        if kind == "TIMESTAMP WITH TIME ZONE":
-            return f"concat(CAST({self.moment(value, kind)} AS STRING), '+00')"
-        if kind == "DATE":
-            return f"CAST(unix_date({value}) AS STRING)"
-        return f"hex({value})" if kind == "BLOB" else f"CAST({value} AS STRING)"
+        return _IN_UTC.format(value) if "ZONE" in kind else f"TRY_CAST({value} AS TIMESTAMP_NTZ)"
 
     def small(self, code: str, size: int) -> str:
         return f"TRY_CAST({code} AS INT)"

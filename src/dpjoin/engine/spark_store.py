@@ -104,7 +104,7 @@ def _described(name: str, frame: Any, origin: str) -> OpenedTable:
     folded = [c.name.lower() for c in columns]
     if len(set(folded)) < len(folded):
         raise SourceError(f"table {name!r}: {origin} has two columns of one name (case aside); rename one of them")
-    return OpenedTable(name, f"dpjoin_{uuid4().hex}", columns, origin, countable=False, dialect=SPARK_SQL)
+    return OpenedTable(name, f"dpjoin_{uuid4().hex}", columns, origin, dialect=SPARK_SQL)
 
 
 def _frame(name: str, source: Any) -> tuple[Any, str]:

@@ -30,14 +30,14 @@ def _open_duckdb(opening: Opening, origin: str, path: Path, table: str | None) -
     with unreadable(opening.name, origin, "DuckDB or SQLite"):
         attach(connection, path, alias)
         found = connection.execute(
-            "SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_catalog = ?",
+            "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ?",
             [catalog],
         ).fetchall()
-    known = {t if s == "main" else f"{s}.{t}": (s, t, kind) for s, t, kind in found}
-    schema_name, table_name, kind = known[_table_of(opening.name, origin, table, list(known))]
+    known = {t if s == "main" else f"{s}.{t}": (s, t) for s, t in found}
+    schema_name, table_name = known[_table_of(opening.name, origin, table, list(known))]
     with unreadable(opening.name, origin, "DuckDB"):
         rows = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
-        return opening.viewed(origin, rows, countable=kind == "BASE TABLE")
+        return opening.viewed(origin, rows)
 
 
 def _open_sqlite(opening: Opening, origin: str, path: Path, table: str | None) -> OpenedTable:

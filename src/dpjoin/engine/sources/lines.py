@@ -46,7 +46,7 @@ def viewed_lines(opening: Opening, origin: str, place: str) -> OpenedTable:
     with unreadable(opening.name, origin, "JSON lines"):
         values = [f"{_value(n)} AS {identifier(n)}" for n in names] or ["NULL AS nothing"]
         rows = f"(SELECT {', '.join(values)} FROM {line_rows(place)} WHERE line IS NOT NULL AND trim(line) != '')"
-        return opening.viewed(origin, rows, untyped=True, countable=False, endless=True)
+        return opening.viewed(origin, rows, untyped=True, endless=True)
 
 
 def first_names(connection: Any, path: Path) -> list[str]:

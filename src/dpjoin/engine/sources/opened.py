@@ -25,8 +25,6 @@ class OpenedTable:
     columns: tuple[Column, ...]
     origin: str
     """How messages call the source."""
-    countable: bool
-    """Whether counting the rows costs next to nothing."""
     dialect: Dialect = DUCKDB
     endless: bool = False
     """Whether it has every column that is asked for, as JSON lines have: only rows would tell which ones there are."""
@@ -66,12 +64,10 @@ class Opening:
     def view(self) -> str:
         return identifier(self._called)
 
-    def viewed(
-        self, origin: str, rows: str, *, untyped: bool = False, countable: bool = True, endless: bool = False
-    ) -> OpenedTable:
+    def viewed(self, origin: str, rows: str, *, untyped: bool = False, endless: bool = False) -> OpenedTable:
         """What SQL calls the rows, as the view."""
         self.connection.execute(f"CREATE TEMP VIEW {self.view} AS SELECT * FROM {rows}")
-        made = self._described(origin, lambda _: untyped, countable)
+        made = self._described(origin, lambda _: untyped)
         return replace(made, endless=True, columns=made.columns if self.columns != () else ()) if endless else made
 
     def registered(self, origin: str, table: Any, untyped: Collection[str] = ()) -> OpenedTable:
@@ -84,14 +80,14 @@ class Opening:
                 f"table {self.name!r}: {origin} has two columns named {twice!r} (case aside); rename one of them"
             )
         self.connection.register(self._called, fit_for_duckdb(table, self.columns))
-        return self._described(origin, untyped.__contains__, countable=True)
+        return self._described(origin, untyped.__contains__)
 
-    def _described(self, origin: str, is_untyped: Callable[[str], bool], countable: bool) -> OpenedTable:
+    def _described(self, origin: str, is_untyped: Callable[[str], bool]) -> OpenedTable:
         columns = []
         for column, kind, *_ in self.connection.execute(f"DESCRIBE {self.view}").fetchall():
             untyped = is_untyped(column) or kind.strip('"') == "NULL"
             columns.append(Column(column, kind.strip('"').upper() if "(" not in kind else kind, untyped=untyped))
-        return OpenedTable(self.name, self.view, tuple(columns), origin, countable)
+        return OpenedTable(self.name, self.view, tuple(columns), origin)
 
 
 @contextmanager

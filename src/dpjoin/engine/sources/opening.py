@@ -111,8 +111,7 @@ def _together(opening: Opening, files: Sequence[Path], encoding: str | None) -> 
             return opening.viewed(origin, rows)
         columns = ", ".join(identifier(c) for c in types) or "*"
         union = " UNION ALL ".join(f"SELECT {columns} FROM {part.view}" for part in parts)
-        countable = all(part.countable for part in parts)
-        made = opening.viewed(origin, f"({union})", countable=countable, endless=first.endless)
+        made = opening.viewed(origin, f"({union})", endless=first.endless)
     # Types come from the files: a view of views has forgotten which columns are untyped.
     return replace(made, columns=first.columns)
 

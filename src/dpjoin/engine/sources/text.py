@@ -43,10 +43,10 @@ def open_csv(opening: Opening, origin: str, path: Path, encoding: str | None) ->
     names, delimiter = _layout(name, origin, header, tabs=".tsv" in extension(path))
     if opening.columns is not None and not opening.columns and encoding:
         rows = f"(SELECT {', '.join(f'CAST(NULL AS VARCHAR) AS {_quoted(n)}' for n in names)} LIMIT 0)"
-        return opening.viewed(origin, rows, untyped=True, countable=False)
+        return opening.viewed(origin, rows, untyped=True)
     with unreadable(name, origin, "CSV"):
         place = glob(path if encoding in (None, "utf-8-sig") else _as_utf8(opening.connection, path, encoding))
-        return opening.viewed(origin, csv_rows(place, names, delimiter), untyped=True, countable=False)
+        return opening.viewed(origin, csv_rows(place, names, delimiter), untyped=True)
 
 
 def csv_rows(place: str, names: list[str], delimiter: str) -> str:
@@ -92,7 +92,7 @@ def remote_csv(opening: Opening, origin: str, address: str, *, tabs: bool) -> Op
     names, delimiter = _layout(opening.name, origin, (found or ("",))[0] or "", tabs=tabs)
     with unreadable(opening.name, origin, "CSV"):
         rows = csv_rows(literal(address), names, delimiter)
-        return opening.viewed(origin, rows, untyped=True, countable=False)
+        return opening.viewed(origin, rows, untyped=True)
 
 
 def looks_like(path: Path) -> str | None:
