@@ -19,6 +19,7 @@ import persons
 import shop
 import speed
 import stores
+import stores_spark
 import sums
 import trap
 import uniformize
@@ -56,6 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only in (None, "speed"):
         status = status or speed.main(["--quick", "--no-write"] if options.quick else [])
         status = status or stores.main(["--quick"] if options.quick else [])
+        if not options.quick:  # tests/oracle/test_spark.py runs it with the session that it has
+            status = status or stores_spark.main([])
     return status
 
 

@@ -23,6 +23,7 @@ import pyarrow.parquet
 import pytest
 
 import dpjoin as dj
+import stores_spark
 from dpjoin.engine import spark as on_spark
 from dpjoin.engine import spark_sql, spark_store, spill
 from dpjoin.engine.duck import DuckEngine
@@ -357,3 +358,14 @@ def test_sessions_that_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(SourceError, match="pyspark, which is not installed; pip install 'dpjoin"):
         on_spark.session()
+
+
+def test_the_benchmark_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On few rows: both ways give the same integers, and the page tells what is measured and what is on paper."""
+    monkeypatch.setattr(spark_store, "HOME_ROWS", 0)  # put back after what the benchmark sets
+    found = stores_spark.measure(spark, stores_spark.write_tables(tmp_path, 500), 1)
+    page = stores_spark.page({"rows": 500, "spark": spark.version, "load": 0.0, **found})
+    assert min(found["groups"]) > 400
+    assert all(min(seconds) > 0 for kind in ("seconds", "processor_seconds") for seconds in found[kind].values())
+    assert page.count("**") == 2 * len(stores_spark.LIMITS)
+    assert "Nobody measured this: it is the cost model" in page
