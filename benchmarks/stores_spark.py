@@ -168,10 +168,11 @@ Groups of the tables: {" and ".join(f"{n:,}" for n in groups)}. In turns; load a
 ## Ten machines, on paper
 Nobody measured this: it is the cost model, with the figures above. A row took {a_row:.1f} µs of processor time to be
 counted and written down, a row of counts {a_count:.1f} µs for the 15 marginals. Both grow with the rows. {MACHINES}
-machines with {PROCESSORS} processors each would count 2 x 10⁹ rows in 2·10⁹ · {a_row:.1f} µs / {processors} = {counting:.0f} s,
-and add up the marginals of {counts / 1e9:.1f}·10⁹ rows of counts in {adding:.0f} s. {BYTES} bytes for each of these go through
-a network of {MACHINES} times {NETWORK / 1e9:g} GB/s in {sending:.0f} s, once for the counts and once for each join. A key that
-holds a large share of a table goes to one processor, and starting tasks takes time: neither is in the model.
+machines with {PROCESSORS} processors each would count 2 x 10⁹ rows
+in 2·10⁹ · {a_row:.1f} µs / {processors} = {counting:.0f} s, and add up the marginals
+of {counts / 1e9:.1f}·10⁹ rows of counts in {adding:.0f} s. {BYTES} bytes for each of these go through a network
+of {MACHINES} times {NETWORK / 1e9:g} GB/s in {sending:.0f} s, once for the counts and once for each join. A key that holds
+a large share of a table goes to one processor, and starting tasks takes time: neither is in the model.
 """
 
 
