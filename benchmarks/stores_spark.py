@@ -171,8 +171,8 @@ counted and written down, a row of counts {a_count:.1f} µs for the 15 marginals
 machines with {PROCESSORS} processors each would count 2 x 10⁹ rows
 in 2·10⁹ · {a_row:.1f} µs / {processors} = {counting:.0f} s, and add up the marginals
 of {counts / 1e9:.1f}·10⁹ rows of counts in {adding:.0f} s. {BYTES} bytes for each of these go through a network
-of {MACHINES} times {NETWORK / 1e9:g} GB/s in {sending:.0f} s, once for the counts and once for each join. A key that holds
-a large share of a table goes to one processor, and starting tasks takes time: neither is in the model.
+of {MACHINES} times {NETWORK / 1e9:g} GB/s in {sending:.0f} s, once for the counts and once for each join. A key that
+holds a large share of a table goes to one processor, and starting tasks takes time: neither is in the model.
 """
 
 
