@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dpjoin.cli import doctor
 from dpjoin.engine.sources.places import is_spark, same_source
+from dpjoin.engine.spark import SCRATCH, SparkCluster
 from dpjoin.engine.spark_sql import SPARK
+from dpjoin.errors import SourceError
 from dpjoin.spec.schema import Table
 from dpjoin.spec.toml import source_of
 
@@ -48,3 +53,28 @@ def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.remedy.startswith("apt-get install openjdk-17-jre-headless")
     monkeypatch.setenv("SPARK_REMOTE", "sc://cluster")
     assert doctor.spark([])[0].state == doctor.READY
+
+
+def test_scratch_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed process left there goes with the next start, and each cluster's own with the cluster."""
+    script = (
+        "import sys; from dpjoin.engine.spill import private_folder as f; print(f(sys.argv[1]), flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        (left / "counts.parquet").write_text("private")
+        process.kill()
+    session: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, wanted: wanted))
+    monkeypatch.setenv(SCRATCH, str(tmp_path))
+    cluster = SparkCluster(session)
+    assert not left.exists()
+    assert tmp_path in cluster._folder.parents
+    folder = cluster._folder
+    del cluster
+    assert not folder.exists()
+    monkeypatch.setenv(SCRATCH, str(tmp_path / "nowhere"))
+    with pytest.raises(SourceError, match=rf"{SCRATCH} \(.*nowhere\) must be a folder that you may write to; correct"):
+        SparkCluster(session)

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -23,12 +24,12 @@ from uuid import uuid4
 import pyarrow as pa
 
 from dpjoin.engine.spark_sql import EPOCH, SPARK
-from dpjoin.engine.spill import remove_left_behind, spill_folder
+from dpjoin.engine.spill import private_folder
 from dpjoin.errors import SourceError
 
 LEAST_VERSION = (4, 0)
 SCRATCH = "DPJOIN_SPARK_SCRATCH"
-"""The environment's variable for the folder of scratch: one that this process and every worker see."""
+"""The environment's variable for where scratch is: a folder that this process and every worker see."""
 SETTINGS = {
     "spark.sql.ansi.enabled": ("true", "sums would wrap without a word"),
     "spark.sql.parser.escapedStringLiterals": ("false", "texts of the spec would be read otherwise"),
@@ -70,7 +71,7 @@ def session() -> Any:
         if not ({"SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"} & set(os.environ)):
             # Nobody says where a cluster is: executors of this machine find each other at its own address.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            builder = builder.master("local[*]").config("spark.local.dir", spill_folder())
+            builder = builder.master("local[*]").config("spark.local.dir", private_folder())
     try:
         return builder.getOrCreate()
     except Exception:
@@ -133,8 +134,11 @@ class SparkCluster:
     def __init__(self, spark: Any) -> None:
         check_session(spark)
         self._spark = spark
-        remove_left_behind()
-        self._folder = scratch_folder()
+        within = os.environ.get(SCRATCH)
+        try:
+            self._folder = Path(tempfile.mkdtemp(dir=private_folder(within)))
+        except OSError:
+            raise SourceError(f"{SCRATCH} ({within}) must be a folder that you may write to; correct it") from None
         self._names = (f"dpjoin_{uuid4().hex}_{n}" for n in itertools.count())
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
@@ -186,8 +190,3 @@ def _let_go(spark: Any, name: str, path: Path | None) -> None:
         spark.catalog.dropTempView(name)
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def scratch_folder() -> Path:
-    """A folder for what is computed, by default beside DuckDB's: on a cluster the environment says where."""
-    return Path(spill_folder(os.environ.get(SCRATCH)))

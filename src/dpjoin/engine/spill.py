@@ -27,14 +27,14 @@ _held: list[int] = []
 
 
 @cache
-def private_folder() -> str:
-    """The folder of this process, for all that does not fit into memory."""
-    remove_left_behind()
-    return spill_folder()
+def private_folder(within: str | None = None) -> str:
+    """The folder of this process, for all that does not fit into memory: among temporary files, or `within` another."""
+    remove_left_behind(within)
+    return spill_folder(within)
 
 
 def spill_folder(within: str | None = None) -> str:
-    """A new folder of this process, removed when it ends; `within` another than that of temporary files."""
+    """A new folder of this process, removed when it ends."""
     # Locked before it has the name that others look for: they cannot take it for one that was left behind.
     made = Path(tempfile.mkdtemp(prefix="dpjoin-new-", dir=within))
     if fcntl is not None:
