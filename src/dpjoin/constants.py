@@ -135,11 +135,10 @@ SIZE_DOUBT = 2.0
 
 WIDE_BUCKET = 3.0
 """Guess. By how many deviations of its noise a wide bucket must hold owners to count."""
-MANY_OWNERS, SOME_OWNERS = 16.0, 4.0
-"""Guess. Between which numbers of owners with more join results, in deviations of noise, the fall of these numbers
-tells how they go on falling where noise hides them."""
-LEAST_POWER = 0.5
-"""Guess. As which power of the results they fall at least."""
+MANY_OWNERS = 16.0
+"""Guess. From how many owners with more join results on, in deviations of noise, these numbers fall as one shape."""
+STRAIGHT = 0.55
+"""Guess. How likely these numbers are to fall as a power of the results, before anything is seen."""
 LARGEST_LIMIT = 1.5
 """Guess. How many times the results of the last owners that stand out the largest limit may be."""
 

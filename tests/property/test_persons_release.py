@@ -39,5 +39,5 @@ def test_owners_that_are_alike_are_not_cut_because_they_are_few() -> None:
     lows = np.array([0, *EDGES[:-1]], dtype=float)
     for count in (200, 500, 2000):
         owners = np.where((lows < 100) & (edges >= 100), float(count), 0.0)
-        found = best_clipping(workload, Owners((lows + 1 + edges) / 2, owners, 20.0, edges), Fraction(1, 30))
+        found = best_clipping(workload, Owners((lows + 1 + edges) / 2, owners, 20.0, edges, owners), Fraction(1, 30))
         assert 79 <= found.clip.limit <= 137

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,8 @@ class Owners:
     deviation: float
     edges: FloatArray
     """Up to how many join results each bucket goes."""
+    noisy: FloatArray
+    """Owners in each bucket, unbiased, whether they stand out or not."""
 
     @property
     def visible(self) -> bool:
@@ -42,33 +43,14 @@ class Owners:
         last = float(self.results[np.max(np.flatnonzero(self.owners), initial=0)])
         return [edge for edge in EDGES if edge <= constants.LARGEST_LIMIT * last + 1]
 
+    def lost_by_each(self, clip: Clip) -> FloatArray:
+        """How many join results a clip takes away of an owner in each bucket."""
+        return self.results * (1 - clip.of(np.rint(self.results).astype(np.int64)) / clip.full)
+
     def lost(self, clip: Clip) -> NoisyTotal:
         """How many join results a clip takes away of owners that stand out."""
-        kept = clip.of(np.rint(self.results).astype(np.int64)) / clip.full
-        each = np.where(self.owners != 0, self.results * (1 - kept), 0.0)
+        each = np.where(self.owners != 0, self.lost_by_each(clip), 0.0)
         return NoisyTotal(max(0.0, float(self.owners @ each)), max(1.0, self.deviation * float(np.linalg.norm(each))))
-
-    def hidden(self, limit: int) -> float:
-        """How many more a limit takes away of few large owners that noise hides, if numbers go on falling as a power.
-
-        At most as many as there are results of owners that stand out: then little is known of the join.
-        """
-        beyond = np.cumsum(self.owners[::-1])[::-1]
-        marks = (constants.MANY_OWNERS, constants.SOME_OWNERS)
-        clear, seen = (np.flatnonzero(beyond > times * self.deviation) for times in marks)
-        if not len(clear) or not len(seen) or seen[-1] <= clear[-1]:
-            return 0.0
-        many, few = float(beyond[clear[-1]]), float(beyond[seen[-1]])
-        first, last = float(self.edges[clear[-1]]), float(self.edges[seen[-1]])
-        power = max(constants.LEAST_POWER, math.log(many / few) / math.log(last / first))
-        start = max(last, float(limit))
-        owners = few * (start / last) ** -power
-        if owners <= 1:
-            return 0.0
-        # Up to where one owner is left: the integral of n dN, less what the clip leaves of each.
-        reach = math.log(owners) / power
-        mean = power * start * (reach if abs(power - 1) < 1e-6 else math.expm1((1 - power) * reach) / (1 - power))
-        return min(self.size, max(0.0, float(owners * (mean - limit))))
 
 
 def owners_told(noisy: NoisyOwners) -> Owners:
@@ -91,4 +73,5 @@ def _counts(noisy: NoisyOwners) -> FloatArray:
 def _up_to(noisy: NoisyOwners, last: int) -> Owners:
     counts, edges = _counts(noisy), np.array([0, *noisy.edges], dtype=np.float64)
     middles = (edges[:-1] + 1 + edges[1:]) / 2
-    return Owners(middles, np.where(np.arange(len(counts)) < last, counts, 0.0), noisy.deviation, edges[1:])
+    seen = np.where(np.arange(len(counts)) < last, counts, 0.0)
+    return Owners(middles, seen, noisy.deviation, edges[1:], counts)

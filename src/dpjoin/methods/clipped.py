@@ -16,6 +16,7 @@ from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import measure_join
 from dpjoin.measure.owner_counts import Owners, few_owners_told, owners_told
+from dpjoin.measure.owner_tail import Tail
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.ranks import EDGES
 from dpjoin.measure.shares import round_down
@@ -91,9 +92,6 @@ def measure_few_owners(curator: Curator) -> Owners:
     return few_owners_told(curator.noisy_owners(owner_of_results(curator.schema), WIDE_EDGES, cost))
 
 
-NOTHING = NoisyTotal(0.0, 0.0)
-
-
 @dataclass(frozen=True)
 class Clipping:
     """Where to clip, how many join results that loses, and the error to expect, in join results."""
@@ -102,9 +100,9 @@ class Clipping:
     lost: NoisyTotal
     error: float
     wide: Clip | None = None
-    """A larger limit, under which the size of the join is measured; None where that would be no better."""
-    beyond: NoisyTotal = NOTHING
-    """How many join results that one loses."""
+    """A larger limit, under which the size of the join is measured, too; None where that would be no better."""
+    tail: Tail | None = None
+    """What is known of owners that noise hides; None where a limit is declared, so that there are none."""
 
 
 def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float = 1.0) -> Clipping:
@@ -131,18 +129,16 @@ def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float
     # The size itself is measured with a small share, and a large limit makes it worst of all.
     count = rho * constants.COUNT_SHARE
     best = min(map(at, owners.limits), key=lambda found: found.error + size_noise(found.clip.limit, count))
-    more = owners.hidden(best.clip.limit)
-    best = replace(best, lost=NoisyTotal(best.lost.noisy + more, math.hypot(best.lost.deviation, more)))
+    tail = Tail(owners)
+    wide = best_for_size(tail, best.clip, count / 2)
+    best = replace(best, lost=tail.lost(best.clip), tail=tail)
+    return best if wide == best.clip else replace(best, wide=wide)
 
-    def off(limit: int) -> tuple[float, Clip, NoisyTotal]:
-        """By how much the size is off under a limit; of what it loses little is known."""
-        clip = replace(best.clip, limit=limit)
-        lost = owners.lost(clip).noisy + owners.hidden(limit)
-        beyond = NoisyTotal(lost, max(1.0, lost))
-        return math.hypot(size_noise(limit, count / 2), lost), clip, beyond
 
-    _, wide, beyond = min(map(off, owners.limits), key=lambda found: found[0])
-    return best if wide.limit <= best.clip.limit else replace(best, wide=wide, beyond=beyond)
+def best_for_size(tail: Tail, clip: Clip, rho: Fraction) -> Clip:
+    """This clip or a wider one: under which a size on which rho is spent leaves the least doubt about the whole."""
+    wider = (replace(clip, limit=limit) for limit in EDGES if clip.limit <= limit <= WIDE_EDGES[-1])
+    return min(wider, key=lambda wide: math.hypot(size_noise(wide.limit, rho), tail.doubt(wide)))
 
 
 def clipped_tight(curator: Curator, workload: Workload, shares: ClippedShares, progress: Progress) -> Outcome:
@@ -185,12 +181,12 @@ def release_clipping(
     lost = best.lost
     with one_blas_thread():
         if best.wide is not None:
-            whole = _size_under(curator, best.wide, count)
+            *_, whole = _size_under(curator, best.wide, count)
         clipped, bound, total = _size_under(curator, best.clip, count)
         model, strategy = measure_join(clipped, workload, bound, total, progress)
-        if best.wide is not None:
-            found = whole[2].noisy + best.beyond.noisy - model.total
-            lost = NoisyTotal(max(0.0, found), math.hypot(whole[2].deviation, best.beyond.deviation))
+        if best.wide is not None and best.tail is not None:
+            more = NoisyTotal(whole.noisy - model.total, math.hypot(whole.deviation, total.deviation))
+            lost = best.tail.with_sizes(best.clip, best.wide, more).lost(best.clip)
     model = grown(model, lost)
     owner, limit = " and ".join(best.clip.owner), best.clip.limit
     how = f"join results of each {owner} count at most as {limit:,}"
