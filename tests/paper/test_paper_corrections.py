@@ -50,7 +50,8 @@ def learning(*, sign: int, total: float = 1.0, constant: bool = False, rounds: i
     chosen = []
     for _ in range(rounds):
         errors = queries @ (table - data)
-        i = noise.exponential_choice([sign * round(abs(e) * 2**20) for e in errors], rate=Fraction(300, 2**20))
+        scores = np.rint(sign * np.abs(errors) * 2**20).astype(np.int64)
+        i = noise.exponential_choice(scores, rate=Fraction(300, 2**20))
         chosen.append(i)
         table *= np.exp(-queries[i] * errors[i] / (2 * total))
         table *= total / table.sum()
