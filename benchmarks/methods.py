@@ -312,7 +312,7 @@ def times(row: Row, name: str, runs: int) -> int:
     real ones what auto is and what it nearly always chooses. Fifteen times where runs scatter most or cost least.
     """
     made_up = row.group in ("synthetic", "hot keys")
-    scatter = name not in ("flatten", "paper") if made_up else name in ("capped", "auto")
+    scatter = name not in ("flatten", "paper") if made_up else name in ("capped", "clipped", "auto")
     if runs == 1 or not scatter:
         return runs
     return (15 if row.name in OFTEN else 3) * runs
@@ -334,7 +334,8 @@ def measure(row: Row, name: str, runs: int) -> dict[str, Any]:
     except Exception as error:  # a bug in one method must not cost the rows that follow; main says that there was one
         traceback.print_exc()
         return {"none": f"{FAILED}, {type(error).__name__}: {error}"}
-    return {k: median(f[k] for f in found) for k in ("tv", "max", "cell", "moved", "seconds")} | {"runs": found}
+    medians = {k: median(f[k] for f in found) for k in ("tv", "max", "cell", "moved", "seconds")}
+    return {**medians, "dpjoin": dj.__version__, "runs": found}
 
 
 def wrong(row: Row, answers: Answers) -> dict[str, float]:
@@ -365,6 +366,7 @@ def page(rows: Rows, runs: int) -> str:
         f"Made by `{command('methods.py', '--runs', runs)}` with {versions('mbi', 'jax')}.",
         f"Budget (1, 1e-6), medians of {runs} runs or more, up to {15 * runs} where single runs scatter and are cheap "
         "(the file of results has them all), best of each row in bold. A dash: the method does not apply.",
+        *_kept(rows),
         _words(),
     ]
     for figure, title in (
@@ -387,6 +389,14 @@ def page(rows: Rows, runs: int) -> str:
     if reasons:
         parts += ["## Why there are dashes", "\n".join(f"* {why}. Rows: {'; '.join(n)}." for why, n in reasons.items())]
     return "\n\n".join(parts) + "\n"
+
+
+def _kept(rows: Rows) -> list[str]:
+    """Which columns are of another version of dpjoin."""
+    cells = [(c, cell) for row in rows.values() for c, cell in row["columns"].items() if "tv" in cell]
+    kept = {c for c, cell in cells if cell.get("dpjoin") != dj.__version__}
+    names = ", ".join(words for c, words in COLUMNS.items() if c in kept)
+    return [f"Kept from a measurement of an earlier version: {names}."] if kept else []
 
 
 def _words() -> str:
@@ -566,6 +576,8 @@ def _before(runs: int) -> dict[str, Any] | None:
     if not path.exists():
         return {}
     data = json.loads(path.read_text(encoding="utf-8"))
+    for row in data["rows"].values():  # a method that is no more has no column
+        row["columns"] = {c: cell for c, cell in row["columns"].items() if c in COLUMNS}
     return data["rows"] if data["runs"] == runs else None
 
 

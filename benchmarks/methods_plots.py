@@ -24,6 +24,7 @@ COLUMNS = {
     "flatten": "flatten and truncate",
     "heavy_light": "heavy_light",
     "capped": "capped",
+    "clipped": "clipped",
     "auto": "auto",
 }
 OUTSIDE = ("uniform", "per_table_numpy", "per_table_raw", "per_table_laplace", "flatten")
@@ -40,6 +41,7 @@ COLOURS = {
     "flatten": "#db2777",
     "heavy_light": "#0891b2",
     "capped": "#ea580c",
+    "clipped": "#1e3a8a",
     "auto": "#dc2626",
 }
 IN_A_LINE = 4
@@ -137,7 +139,7 @@ def draw_calibration(rows: Rows) -> None:
     panel.line([(e, e) for e in ends], "#475569", dash="4 3")
     ways = list(dict.fromkeys(way for way, _, _ in points))
     colours = {w: COLOURS["as_one" if w in ("two_table", "multi_table") else w] for w in ways if w in COLOURS}
-    colours |= {"two_table": COLOURS["as_one"], "multi_table": "#1e3a8a"}
+    colours |= {"two_table": COLOURS["as_one"], "multi_table": "#7dd3fc"}
     marks = []
     for way in ways:
         colour = colours.get(way, "#475569")

@@ -93,8 +93,8 @@ def test_wide_quick_run_meets_its_targets(quick_run: Callable[[Any], str]) -> No
 
 def test_unseen_quick_run_has_every_method_and_draws_the_same_again(quick_run: Callable[[Any], str]) -> None:
     text = quick_run(unseen)
-    assert "| tables | auto | two_table | capped | heavy_light | per_table |" in text
-    assert "| tables | auto | multi_table | capped | per_table |" in text
+    assert "| tables | auto | two_table | capped | clipped | heavy_light | per_table |" in text
+    assert "| tables | auto | multi_table | capped | clipped | heavy_light | per_table |" in text
     assert text.count("90 % bars of auto cover") == len(unseen.DRAW)
     for draw in unseen.DRAW.values():
         first, again = (draw(7, largest=3.3) for _ in range(2))
