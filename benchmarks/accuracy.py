@@ -142,7 +142,8 @@ def page(results: list[dict], runs: int) -> str:
         "## Largest error of any cell, as a share of the join size",
         markdown_table(["query", *COLUMNS], largest),
         "## `tight` against its targets",
-        "Covered: the share of cells whose 90 % error bar holds the exact answer. Seconds are of one machine that may have been busy.",
+        "Covered: the share of cells whose 90 % error bar holds the exact answer. Seconds are of one machine that may "
+        "have been busy.",
         markdown_table(
             ["query", "mean TV", "at most", "", "covered", "within", "", "seconds", "seconds, `paper`"], checks
         ),
