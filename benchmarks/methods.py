@@ -318,13 +318,13 @@ def times(row: Row, name: str, runs: int) -> int:
     return (15 if row.name in OFTEN else 3) * runs
 
 
-def measure(row: Row, name: str, runs: int) -> dict[str, Any]:
+def measure(row: Row, name: str, runs: int, most: int | None = None) -> dict[str, Any]:
     """Medians over the runs, and every run; or why there is nothing."""
     rng = np.random.default_rng([SEED, list(COLUMNS).index(name)])
     found = []
     try:
         run = column(name, row)
-        for _ in range(1 if name == "uniform" else times(row, name, runs)):
+        for _ in range(1 if name == "uniform" else min(times(row, name, runs), most or sys.maxsize)):
             started = time.perf_counter()
             answers, facts = run(rng)
             seconds = time.perf_counter() - started
@@ -364,8 +364,8 @@ def page(rows: Rows, runs: int) -> str:
     parts = [
         "# Which method when",
         f"Made by `{command('methods.py', '--runs', runs)}` with {versions('mbi', 'jax')}.",
-        f"Budget (1, 1e-6), medians of {runs} runs or more, up to {15 * runs} where single runs scatter and are cheap "
-        "(the file of results has them all), best of each row in bold. A dash: the method does not apply.",
+        f"Budget (1, 1e-6), medians of {runs} runs or more, up to {_most(rows)} where single runs scatter and are "
+        "cheap (the file of results has them all), best of each row in bold. A dash: the method does not apply.",
         *_kept(rows),
         _words(),
     ]
@@ -389,6 +389,10 @@ def page(rows: Rows, runs: int) -> str:
     if reasons:
         parts += ["## Why there are dashes", "\n".join(f"* {why}. Rows: {'; '.join(n)}." for why, n in reasons.items())]
     return "\n\n".join(parts) + "\n"
+
+
+def _most(rows: Rows) -> int:
+    return max((len(c["runs"]) for row in rows.values() for c in row["columns"].values() if "runs" in c), default=0)
 
 
 def _kept(rows: Rows) -> list[str]:
@@ -525,6 +529,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--only", nargs="+", metavar="ROW", help="these rows; others stay as they are in the results")
     parser.add_argument("--columns", nargs="+", metavar="COLUMN", choices=COLUMNS, help="likewise: these columns")
+    parser.add_argument("--most", type=int, metavar="N", help="no column of a row more often than this")
     parser.add_argument("--resume", action="store_true", help="do not measure again what the results have")
     parser.add_argument("--no-write", action="store_true")
     parser.add_argument("--quick", action="store_true", help="one small instance, once, nothing written")
@@ -551,7 +556,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not missing:
             continue
         row = ways[name]()
-        new = {c: measure(row, c, runs) for c in missing}
+        new = {c: measure(row, c, runs, options.most) for c in missing}
         together = {c: (have | new)[c] for c in COLUMNS if c in have | new}
         found[name] = {**described(row), "columns": together}
         found = {n: found[n] for n in ways if n in found}

@@ -51,8 +51,8 @@ def test_methods_quick_run_has_every_column_and_writes_nothing(
     found = {}
     measure = methods.measure
 
-    def noted(row: methods.Row, name: str, runs: int) -> dict[str, Any]:
-        found[name] = measure(row, name, runs)
+    def noted(row: methods.Row, name: str, runs: int, most: int | None) -> dict[str, Any]:
+        found[name] = measure(row, name, runs, most)
         return found[name]
 
     monkeypatch.setattr(methods, "measure", noted)
