@@ -56,9 +56,10 @@ def demo_release() -> Callable[[], object]:
     from dpjoin.spec.toml import Spec
 
     spec = Spec.from_toml(PACKAGE / "data" / "demo.toml")
+    sources = spec.sources()
 
     def job() -> object:
-        return release(spec.schema, spec.workload, spec.sources(), spec.budget, method="auto")
+        return release(spec.schema, spec.workload, sources, spec.budget, method="auto")
 
     return job
 

@@ -23,7 +23,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.engine import spill
 from dpjoin.engine.interface import Clip, Labels, RowWeights
-from dpjoin.measure.half_widths import half_width, one_sided
+from dpjoin.measure.shares import half_width, one_sided
 from dpjoin.privacy import accounting as budgets
 from dpjoin.privacy.accounting import Accountant, Approximate, Composition, Concentrated, Pure, Split
 from dpjoin.privacy.columns import Column, ColumnOf

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
-from dpjoin.measure.half_widths import half_width
+from dpjoin.measure.shares import half_width
 from dpjoin.paper.alg2_pmw import paper_rounds
 from dpjoin.privacy import noise
 from dpjoin.privacy.accounting import ZERO_CONCENTRATED

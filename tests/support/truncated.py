@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import count
 from math import floor, isqrt
 
-from dpjoin.measure.half_widths import half_width as least_half_width
+from dpjoin.measure.shares import half_width as least_half_width
 from dpjoin.privacy.accounting import ZERO_CONCENTRATED
 from dpjoin.privacy.truncated import (
     laplace_delta,

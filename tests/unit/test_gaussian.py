@@ -10,8 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.measure.composition import without_choices
-from dpjoin.measure.half_widths import half_width
+from dpjoin.measure.shares import half_width, without_choices
 from dpjoin.privacy.accounting import (
     GAUSSIAN,
     ZERO_CONCENTRATED,

@@ -12,8 +12,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.auto.plan import plan
 from dpjoin.errors import SpecError
-from dpjoin.measure.cliques import clique_importance
-from dpjoin.measure.marginals import split
+from dpjoin.measure.marginals import clique_importance, split
 from dpjoin.spec.plain import workload_from_dict, workload_to_dict
 from dpjoin.spec.toml import Spec
 from support.audit import ledger_violations

@@ -14,7 +14,6 @@ import pytest
 import dpjoin as dj
 from dpjoin.auto.plan import plan
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.measure.composition import without_choices
 from dpjoin.measure.laplace import (
     ByValue,
     Spread,
@@ -24,7 +23,7 @@ from dpjoin.measure.laplace import (
     total_of,
 )
 from dpjoin.measure.large_domains import holds_all
-from dpjoin.measure.shares import round_down
+from dpjoin.measure.shares import round_down, without_choices
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.methods.as_one import as_one_budget
 from dpjoin.model.fit import Evidence, Fit, at_independence, learn, start, with_sums

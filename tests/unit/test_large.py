@@ -21,8 +21,8 @@ from dpjoin.errors import ReleaseError, SpecError
 from dpjoin.evaluation import evaluate
 from dpjoin.measure import join as as_one
 from dpjoin.measure import large_domains as chosen
-from dpjoin.measure.cliques import wanted_cliques
 from dpjoin.measure.large_domains import cells_limit, looked_at
+from dpjoin.measure.marginals import wanted_cliques
 from dpjoin.methods.as_one import as_one_shares
 from dpjoin.methods.method import gaussian_only
 from dpjoin.model.model import Model

@@ -15,7 +15,7 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.measure.composition import without_choices
+from dpjoin.measure.shares import without_choices
 from dpjoin.privacy.accounting import OPTION_SHARE, Concentrated, Split, laplace_cost
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.ledger import Event, Ledger, Part

@@ -15,8 +15,8 @@ from dpjoin import constants
 from dpjoin.auto.plan import plan
 from dpjoin.constants import EARLY_LAPLACE, LAPLACE_SHARE
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.measure.composition import with_laplace_options, without_choices
 from dpjoin.measure.ranks import combined_ranks
+from dpjoin.measure.shares import with_laplace_options, without_choices
 from dpjoin.methods.method import gaussian_only
 from dpjoin.methods.remainder import Remainder, laplace_remainder
 from dpjoin.methods.remainder import after_look_budget as optional

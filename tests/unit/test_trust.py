@@ -12,7 +12,7 @@ import pytest
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
-from dpjoin.measure.half_widths import one_sided
+from dpjoin.measure.shares import one_sided
 from dpjoin.privacy.accounting import (
     Accountant,
     Approximate,

@@ -10,9 +10,9 @@ from dpjoin.auto.learned import learning_budget
 from dpjoin.auto.registry import as_if_read, chosen_method, may_be_one_table, reads_bounds
 from dpjoin.canonical import shown, whole
 from dpjoin.errors import SpecError
-from dpjoin.measure.cliques import wanted_cliques
 from dpjoin.measure.join import DENSE_CELLS, is_large, varying_products
 from dpjoin.measure.large_domains import ALL_CELLS, CLIQUE_CELLS, cells_limit, looked_at
+from dpjoin.measure.marginals import wanted_cliques
 from dpjoin.methods.method import Method, Stage
 from dpjoin.methods.table_models import kept_attributes
 from dpjoin.model.triangulate import tree_of
@@ -178,19 +178,18 @@ def _spending(schema: Schema, workload: Workload, budget: Budget, method: Method
         assert method.paper_stages is not None, "the profile was checked"
         return _Spending(schema, workload, budget, method.paper_stages(budget, schema))
     notes: list[str] = []
-    domains: tuple[DomainPlan, ...] = ()
-    taken = 0.0
     if reads_bounds(method, schema):
         schema = as_if_read(schema)
         workload = replace(workload, schema=schema)
         notes.append("Public tables are read when the tables are; noise is as if each value were there once.")
-    if schema.learned:
-        budget, costs = learning_budget(method, budget, workload)
-        domains = domain_plans(schema, budget, costs)
-        taken = float(costs.total.rho / (budget.rho() + costs.total.rho))
-        notes += domain_notes(taken, domains)
-    else:
+    if not schema.learned:
         budget = method.spendable(budget, workload)
+        shares = method.split(budget, schema)
+        return _Spending(schema, workload, budget, method.stages(shares, workload), shares, notes=tuple(notes))
+    budget, costs = learning_budget(method, budget, workload)
+    domains = domain_plans(schema, budget, costs)
+    taken = float(costs.total.rho / (budget.rho() + costs.total.rho))
+    notes += domain_notes(taken, domains)
     shares = method.split(budget, schema)
     stages = with_domain_stage(method.stages(shares, workload), taken, domains)
     return _Spending(schema, workload, budget, stages, shares, domains, tuple(notes))

@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpjoin import constants
-from dpjoin.measure.half_widths import half_width
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.quantiles import noisy_edges
+from dpjoin.measure.shares import half_width
 from dpjoin.privacy.accounting import Budget, Composition, Concentrated
 from dpjoin.privacy.columns import Column, ColumnOf, NoisyCounts
 from dpjoin.privacy.curator import Curator

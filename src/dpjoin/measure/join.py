@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpjoin.measure.cliques import clique_groups, clique_importance, wanted_cliques, with_singles
 from dpjoin.measure.laplace import ByValue, Spread, laplace_shares, laplace_unit, measure_laplace, total_of
 from dpjoin.measure.large_domains import measure_all_laplace, measure_chosen
-from dpjoin.measure.marginals import Fitted, measure_marginals
+from dpjoin.measure.marginals import (
+    Fitted,
+    clique_groups,
+    clique_importance,
+    measure_marginals,
+    wanted_cliques,
+    with_singles,
+)
 from dpjoin.measure.product_queries import measure_products, prospect, run_rounds
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpjoin import constants
-from dpjoin.measure.cliques import clique_importance, wanted_cliques
+from dpjoin.measure.marginals import clique_importance, wanted_cliques
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of
 from dpjoin.measure.totals import NoisyTotal

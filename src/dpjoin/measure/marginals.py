@@ -1,4 +1,6 @@
-"""Measure marginals in two stages: a pilot of all of them, then more of those where it helps most.
+"""The marginals that a model is made of, measured in two stages: a pilot of all, then more where it helps most.
+
+They are those that the workload needs, and the one-way marginals in them.
 
 The pilot tells (publicly) which interactions stand out of the noise. The rest of the budget goes, in
 small pieces, to whatever marginal the model is expected to gain most from. When all are alike this is
@@ -17,13 +19,50 @@ from dpjoin import constants
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down
 from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior
+from dpjoin.model.model import clique_scopes
 from dpjoin.model.terms import FloatArray, Terms
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
-from dpjoin.spec.workload import Group
+from dpjoin.spec.schema import Schema
+from dpjoin.spec.workload import CELLS, Group, Kronecker, Workload, kronecker
 
 PIECES = 60
 """Into how many pieces the rest is cut. More pieces follow the gain more closely; 60 is past what matters."""
+
+
+def wanted_cliques(workload: Workload) -> list[tuple[str, ...]]:
+    """All of them, one-way ones first."""
+    return with_singles(clique_scopes(workload.groups))
+
+
+def clique_importance(workload: Workload, cliques: Sequence[tuple[str, ...]]) -> list[float]:
+    """How much each clique's errors count: as the most important group that it answers and no smaller one does."""
+    found = []
+    for clique in cliques:
+        smaller = [set(c) for c in cliques if set(c) < set(clique)]
+        own = [
+            workload.importance_of(g)
+            for g in workload.groups
+            if set(g.scope) <= set(clique) and not any(set(g.scope) <= c for c in smaller)
+        ]
+        found.append(max(own, default=1.0))
+    return found
+
+
+def clique_groups(schema: Schema, cliques: Sequence[tuple[str, ...]]) -> list[Group]:
+    """Each clique as the marginal that is measured."""
+    groups: list[Group] = []
+    for clique in cliques:
+        group: Kronecker = kronecker(schema, dict.fromkeys(clique, CELLS))
+        assert group.scope == clique, "cliques are in the order of the schema"
+        groups.append(group)
+    return groups
+
+
+def with_singles(cliques: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Add the one-way marginals of every attribute that is in a wider one."""
+    singles = dict.fromkeys((a,) for c in cliques if len(c) > 1 for a in c)
+    return [*singles, *(c for c in cliques if c not in singles)]
 
 
 def pilot_share(wide: int) -> Fraction:

@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpjoin import constants
-from dpjoin.measure.cliques import wanted_cliques
-from dpjoin.measure.half_widths import half_width
 from dpjoin.measure.join import is_large, measure_join, varying_products
 from dpjoin.measure.laplace import laplace_pays
 from dpjoin.measure.large_domains import holds_all
-from dpjoin.measure.marginals import pilot_share
+from dpjoin.measure.marginals import pilot_share, wanted_cliques
 from dpjoin.measure.progress import Progress
-from dpjoin.measure.shares import TightShares, round_down, tight_shares
+from dpjoin.measure.shares import TightShares, half_width, round_down, tight_shares
 from dpjoin.measure.totals import measure_total
 from dpjoin.methods.likely_bound import equal_degrees, expected_bound, ranked_degrees
 from dpjoin.methods.look import Look, count_after_look

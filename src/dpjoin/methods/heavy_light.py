@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from dpjoin import constants
 from dpjoin.errors import SpecError
 from dpjoin.measure.estimates import Left, likely_size
-from dpjoin.measure.half_widths import half_width
 from dpjoin.measure.join import domain_of, is_large, measure_join
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.ranks import EDGES
-from dpjoin.measure.shares import round_down
+from dpjoin.measure.shares import half_width, round_down
 from dpjoin.measure.totals import measure_total
 from dpjoin.methods import fading
 from dpjoin.methods.capped import best_candidate, grown, look_stages

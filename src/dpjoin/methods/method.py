@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from dpjoin.errors import SpecError
-from dpjoin.measure.composition import without_choices
 from dpjoin.measure.join import varying_products
 from dpjoin.measure.progress import Progress
+from dpjoin.measure.shares import without_choices
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.union import Part, Union

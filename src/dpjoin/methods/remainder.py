@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from dpjoin import constants
 from dpjoin.errors import SpecError
-from dpjoin.measure.composition import with_laplace_options
 from dpjoin.measure.join import is_large, varying_products
+from dpjoin.measure.shares import with_laplace_options
 from dpjoin.methods.method import gaussian_only
 from dpjoin.methods.table_models import check_joinable, own_scopes
 from dpjoin.model.model import clique_scopes

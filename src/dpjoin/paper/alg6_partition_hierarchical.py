@@ -18,9 +18,8 @@ from typing import TypeVar
 
 from dpjoin import constants
 from dpjoin.errors import SpecError
-from dpjoin.measure.half_widths import half_width
 from dpjoin.measure.progress import Progress
-from dpjoin.measure.shares import round_down
+from dpjoin.measure.shares import half_width, round_down
 from dpjoin.measure.totals import measure_total
 from dpjoin.methods.common_key import cells_of
 from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage

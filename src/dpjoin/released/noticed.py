@@ -11,7 +11,7 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from dpjoin.spec.workload import Workload
+from dpjoin.spec.workload import Workload, kronecker
 
 if TYPE_CHECKING:
     from dpjoin.released.release import Release
@@ -35,16 +35,17 @@ def with_noticed(release: Release, rows: Mapping[str, tuple[float, float]]) -> R
 
 def noticed(release: Release, rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
     """One sentence for each sign. `rows`: by table, how many rows it has within its domains, and the bar of that."""
-    return (*_of_size(release, rows), *_of_rows(rows), *_of_others(release))
+    bar = size_bar(release)
+    return (*_of_size(release, bar, rows), *_of_rows(rows), *_of_others(release, bar))
 
 
 def size_bar(release: Release) -> float:
     """The 90 % error bar of the join size; nan where none is known."""
-    return float(release.error("SELECT COUNT(*) FROM joined")[0])
+    return float(release.model.error(kronecker(release.schema, {}), 0.9)[0])
 
 
-def _of_size(release: Release, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    size, bar = release.join_size, size_bar(release)
+def _of_size(release: Release, bar: float, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    size = release.join_size
     what = "rows" if len(release.schema.tables) == 1 else "join size"
     keys = " and ".join(release.schema.join_attributes)
     told = f"{size:,} ± {bar:,.0f}" if math.isfinite(bar) else f"{size:,}"
@@ -74,8 +75,8 @@ def _of_rows(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
-def _of_others(release: Release) -> Iterator[str]:
-    size, bar = release.join_size, size_bar(release)
+def _of_others(release: Release, bar: float) -> Iterator[str]:
+    size = release.join_size
     if math.isfinite(bar) and size <= bar:
         return
     found: dict[str, float] = {}
