@@ -16,7 +16,7 @@ from dpjoin.auto.choose import auto_shares
 from dpjoin.auto.plan import plan
 from dpjoin.constants import EARLY_LAPLACE, LAPLACE_SHARE, RANKS_SHARE, SIZES_SHARE
 from dpjoin.methods.as_one import as_one_shares
-from dpjoin.methods.capped import capped_shares
+from dpjoin.methods.capped import CAPPED
 from dpjoin.methods.heavy_light import heavy_light_shares
 from dpjoin.methods.look import fades_of, fading_price
 from dpjoin.methods.method import gaussian_only
@@ -120,7 +120,7 @@ def test_figures_that_follow_from_the_budget_are_those_of_the_present_code() -> 
     schema = dj.Schema(tables, attributes)
     workload, asked = dj.Workload.marginals(schema, 2), dj.Budget(epsilon=1.0, delta=1e-6)
     budget = gaussian_only(asked, workload)
-    bounded, caps = as_one_shares(budget, schema), capped_shares(budget, schema)
+    bounded, caps = as_one_shares(budget, schema), CAPPED.split(budget, schema)
     shift = uniformize_shares(budget, schema).degrees_width
     ranks = math.sqrt(budget.composition.variance(1, caps.look.ranks.rho))
     gaussian = math.sqrt(budget.composition.variance(1, budget.rho()))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpjoin as dj
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.measure.ranks import falling_fits
-from dpjoin.methods.capped import best_caps, capped_shares, measure_sizes
+from dpjoin.methods.capped import CAPPED, best_caps, measure_sizes
 from dpjoin.methods.look import (
     cap_attributes,
     cap_bounds,
@@ -96,7 +96,7 @@ def test_joins_of_three_skewed_tables_are_not_far_too_small() -> None:
     engine = DuckEngine(schema, tables, attributes=workload.attributes)
     found = []
     for _ in range(11):
-        shares = capped_shares(Budget(epsilon=1.0, delta=1e-6), schema)
+        shares = CAPPED.split(Budget(epsilon=1.0, delta=1e-6), schema)
         curator = Curator(engine, shares.split)
         ranks = measure_ranks(curator, shares.look.ranks)
         levels = measure_levels(curator, workload, ranks, shares.look.size)

@@ -10,7 +10,7 @@ import numpy as np
 import dpjoin as dj
 from dpjoin.engine.interface import Engine
 from dpjoin.measure.ranks import EDGES
-from dpjoin.methods.capped import capped_shares, capped_tight
+from dpjoin.methods.capped import CAPPED, capped_tight
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.parts import NoisyRanks, Question, rows_by_rank
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
@@ -50,4 +50,4 @@ BLUNT = Budget(epsilon=1.0, delta=1e-6)
 
 
 def run_on(make: Callable[[Any], Engine], workload: dj.Workload, budget: Budget) -> Any:
-    return tight_run(make, capped_shares, capped_tight, workload, budget)
+    return tight_run(make, CAPPED.split, capped_tight, workload, budget)

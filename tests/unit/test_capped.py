@@ -17,7 +17,7 @@ from dpjoin.errors import BudgetError, SpecError
 from dpjoin.measure.ranks import EDGES, degree_sequence, looked_beyond, rows_beyond
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.methods import capped, look
-from dpjoin.methods.capped import best_caps, capped_shares, measure_sizes
+from dpjoin.methods.capped import CAPPED, best_caps, measure_sizes
 from dpjoin.methods.look import (
     candidate_caps,
     cap_attributes,
@@ -120,7 +120,7 @@ def test_what_the_caps_lose_is_made_up_for_in_size() -> None:
     )
     workload = dj.Workload.marginals(schema, [1, 2])
     engine = DuckEngine(schema, tables, attributes=schema.queryable)
-    shares = capped_shares(BLUNT, schema)
+    shares = CAPPED.split(BLUNT, schema)
     curator = Curator(engine, shares.split)
     ranks = measure_ranks(curator, shares.look.ranks)
     levels = measure_levels(curator, workload, ranks, shares.look.size)

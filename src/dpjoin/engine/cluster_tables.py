@@ -38,7 +38,7 @@ from dpjoin.engine.integers import Exact, fit
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
 from dpjoin.engine.join_keys import CODE, by_column
 from dpjoin.engine.relations import WIDEST, Relation, eliminate, summed, total_of, whole
-from dpjoin.engine.scopes import exact_narrowed, placed, rectangles, split
+from dpjoin.engine.scopes import by_tables, exact_each, of_two_tables, rectangles, split
 from dpjoin.engine.sumproduct import Counts
 from dpjoin.engine.tables import STACKED_CELLS, Tables
 from dpjoin.spec.schema import DegreeBound, Schema
@@ -261,13 +261,9 @@ class ClusterTables:
     def exact_marginals(self, scopes: Iterable[Scope]) -> dict[Scope, Exact]:
         """The marginals of the join over the scopes, each with one axis per attribute."""
         wanted = list(scopes)
-        by_tables: dict[Scope, list[tuple[Scope, ...]]] = {}
-        for scope in wanted:
-            if not any(set(scope) < set(s) for s in wanted):
-                parts = placed(self._schema, scope)
-                by_tables.setdefault(tuple(parts), []).append(tuple(parts.values()))
+        maximal = by_tables(self._schema, wanted)
         computed: dict[Scope, Exact] = {}
-        for tables, found in sorted(by_tables.items(), key=lambda item: -len(item[0])):
+        for tables, found in sorted(maximal.items(), key=lambda item: -len(item[0])):
             found = [p for p in found if not any({a for s in p for a in s} <= set(c) for c in computed)]
             if not found:
                 continue
@@ -277,7 +273,7 @@ class ClusterTables:
                 computed |= self._exact_within_one(tables[0], [part for (part,) in found])
             elif len(tables) == 2:
                 pairs = [(left, right) for left, right in found]
-                within = {t: [p for (p,) in by_tables.get((t,), [])] for t in tables}
+                within = {t: [p for (p,) in maximal.get((t,), [])] for t in tables}
                 at = self._spreading(pairs)
                 if at is not None:
                     computed |= self._exact_spread(tables, at, pairs, within)
@@ -288,10 +284,7 @@ class ClusterTables:
             else:
                 for parts_of in found:
                     computed |= self._exact_stacked(tables, [[part] for part in parts_of])
-        for scope in sorted(wanted, key=len, reverse=True):
-            if scope not in computed:
-                computed[scope] = exact_narrowed(self._schema, scope, computed)
-        return {s: computed[s] for s in wanted}
+        return exact_each(self._schema, wanted, computed)
 
     def _spreading(self, pairs: Sequence[tuple[Scope, Scope]]) -> int | None:
         """Of two tables that join each other only: which one keeps its rows while the other's cells lie in columns.
@@ -376,12 +369,7 @@ class ClusterTables:
 
     def exact_products_over_keys(self, group: Products) -> Exact:
         """Product queries of two tables: each part is weighed in one that has its attributes, then key by key."""
-        parts = list(group.parts)
-        if len(parts) == 1:
-            parts.append(((), np.ones((len(group), 1), dtype=np.int64)))
-        tables = self._schema.tables
-        if not all(set(scope) <= set(t.attributes) for (scope, _), t in zip(parts, tables, strict=True)):
-            parts.reverse()
+        tables, parts = self._schema.tables, of_two_tables(self._schema, group)
         exact: list[int] = []
         for start in range(0, len(group), QUERIES):
             sides = []

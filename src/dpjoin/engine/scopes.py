@@ -10,6 +10,7 @@ import numpy as np
 from dpjoin.engine.integers import Exact
 from dpjoin.engine.interface import Scope
 from dpjoin.spec.schema import Schema
+from dpjoin.spec.workload import IntArray, Products
 
 
 def placed(schema: Schema, scope: Scope) -> dict[str, Scope]:
@@ -23,6 +24,25 @@ def placed(schema: Schema, scope: Scope) -> dict[str, Scope]:
     return {t.name: tuple(a for a in scope if at[a] == t.name) for t in schema.tables if t.name in at.values()}
 
 
+def by_tables(schema: Schema, wanted: Sequence[Scope]) -> dict[Scope, list[tuple[Scope, ...]]]:
+    """The scopes that lie in no other, by which tables look at them: for each scope what each of these looks at."""
+    found: dict[Scope, list[tuple[Scope, ...]]] = {}
+    for scope in wanted:
+        if not any(set(scope) < set(s) for s in wanted):
+            parts = placed(schema, scope)
+            found.setdefault(tuple(parts), []).append(tuple(parts.values()))
+    return found
+
+
+def of_two_tables(schema: Schema, group: Products) -> list[tuple[Scope, IntArray]]:
+    """What product queries ask of each of two tables that have the attributes."""
+    parts = list(group.parts)
+    if len(parts) == 1:
+        parts.append(((), np.ones((len(group), 1), dtype=np.int64)))
+    fits = all(set(scope) <= set(t.attributes) for (scope, _), t in zip(parts, schema.tables, strict=True))
+    return parts if fits else parts[::-1]
+
+
 def rectangles(pairs: Sequence[tuple[Scope, Scope]]) -> list[tuple[list[Scope], list[Scope]]]:
     """Group the pairs (left, right) into full rectangles: left scopes that need the same right scopes."""
     partners: dict[Scope, list[Scope]] = {}
@@ -34,10 +54,14 @@ def rectangles(pairs: Sequence[tuple[Scope, Scope]]) -> list[tuple[list[Scope], 
     return [(lefts, list(rights)) for rights, lefts in found.items()]
 
 
-def exact_narrowed(schema: Schema, scope: Scope, computed: Mapping[Scope, Exact]) -> Exact:
-    """A marginal summed from the smallest wider one."""
-    wide = min((s for s in computed if set(scope) <= set(s)), key=schema.cells)
-    return np.asarray(computed[wide].sum(axis=tuple(i for i, a in enumerate(wide) if a not in scope)))
+def exact_each(schema: Schema, wanted: Sequence[Scope], computed: Mapping[Scope, Exact]) -> dict[Scope, Exact]:
+    """Every wanted marginal, summed from the smallest wider one if it was not computed."""
+    known = dict(computed)
+    for scope in sorted(wanted, key=len, reverse=True):
+        if scope not in known:
+            wide = min((s for s in known if set(scope) <= set(s)), key=schema.cells)
+            known[scope] = np.asarray(known[wide].sum(axis=tuple(i for i, a in enumerate(wide) if a not in scope)))
+    return {s: known[s] for s in wanted}
 
 
 def split(schema: Schema, exact: Exact, parts: Sequence[Sequence[Scope]]) -> dict[Scope, Exact]:

@@ -24,7 +24,7 @@ from dpjoin.engine.integers import FLOAT_LIMIT, Exact, count_by, fit, times
 from dpjoin.engine.interface import Clip, ExactDegrees, RowWeights, Rules, Scope
 from dpjoin.engine.join_keys import CODE, KEY, JoinValues
 from dpjoin.engine.matrix_product import CountMatrix
-from dpjoin.engine.scopes import exact_narrowed, placed, rectangles, split
+from dpjoin.engine.scopes import by_tables, exact_each, of_two_tables, rectangles, split
 from dpjoin.engine.sumproduct import Counts, Memo, Variable
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Products
@@ -191,15 +191,11 @@ class Tables:
         Of one table's attributes by weighing its rows, of two tables' many at a time.
         """
         wanted = list(scopes)
-        by_tables: dict[Scope, list[tuple[Scope, ...]]] = {}
-        for scope in wanted:
-            if not any(set(scope) < set(s) for s in wanted):
-                parts = placed(self._schema, scope)
-                by_tables.setdefault(tuple(parts), []).append(tuple(parts.values()))
+        maximal = by_tables(self._schema, wanted)
         computed = self._exact_within_one(
-            {tables[0]: [part for (part,) in found] for tables, found in by_tables.items() if len(tables) == 1}
+            {tables[0]: [part for (part,) in found] for tables, found in maximal.items() if len(tables) == 1}
         )
-        for tables, found in by_tables.items():
+        for tables, found in maximal.items():
             if not tables:
                 computed[()] = fit(np.array(self.exact_size, dtype=object), self.exact_size)
             elif len(tables) == 2:
@@ -208,10 +204,7 @@ class Tables:
             elif len(tables) > 2:
                 for parts_of in found:
                     computed |= self._exact_stacked(tables, [[part] for part in parts_of])
-        for scope in sorted(wanted, key=len, reverse=True):
-            if scope not in computed:
-                computed[scope] = exact_narrowed(self._schema, scope, computed)
-        return {s: computed[s] for s in wanted}
+        return exact_each(self._schema, wanted, computed)
 
     def _exact_cell(self, table: str, scope: Scope) -> NDArray[Any]:
         """The cell of the scope that each row of a table lies in."""
@@ -270,7 +263,7 @@ class Tables:
             cells = self._schema.cells(scope)
             exact = count_by(self._exact_cell(table, scope), weight, cells, bound=self.exact_size)
             computed[scope] = exact.reshape(self._schema.shape(scope))
-        return {s: computed[s] if s in computed else exact_narrowed(self._schema, s, computed) for s in scopes}
+        return exact_each(self._schema, scopes, computed)
 
     def _exact_across(self, tables: Sequence[str], lefts: list[Scope], rights: list[Scope]) -> dict[Scope, Exact]:
         """Every pair of a left and a right scope, of two tables."""
@@ -351,12 +344,7 @@ class Tables:
 
     def exact_products_over_keys(self, group: Products) -> Exact:
         """Product queries of two tables: each part is weighed in one that has its attributes, then key by key."""
-        parts = list(group.parts)
-        if len(parts) == 1:
-            parts.append(((), np.ones((len(group), 1), dtype=np.int64)))
-        tables = self._schema.tables
-        if not all(set(scope) <= set(t.attributes) for (scope, _), t in zip(parts, tables, strict=True)):
-            parts.reverse()
+        tables, parts = self._schema.tables, of_two_tables(self._schema, group)
         matrices = self._exact_matrices([t.name for t in tables], [[scope] for scope, _ in parts])
         assert matrices is not None, "two tables have no others, and their counts are int64"
         left, right, keys = matrices

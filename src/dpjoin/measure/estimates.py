@@ -77,14 +77,12 @@ def _ways(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> list[_Way]:
     most = left[0].size_between(1.0)
     ceiling = math.inf if most is None else constants.BEYOND * most
     sizes = [replace(size, noisy=min(size.noisy, ceiling)) for size in map(_size_of, by_count)]
-    count = len(sizes)
-    while any(_exceeds(some, sizes[count - 1]) for some in sizes[: count - 1]):
-        count -= 1
-    return by_count[count - 1]
-
-
-def _exceeds(size: NoisyTotal, other: NoisyTotal) -> bool:
-    return size.noisy - other.noisy > constants.UNLIKELY * math.hypot(size.deviation, other.deviation)
+    while any(
+        some.noisy - sizes[-1].noisy > constants.UNLIKELY * math.hypot(some.deviation, sizes[-1].deviation)
+        for some in sizes[:-1]
+    ):
+        sizes.pop()
+    return by_count[len(sizes) - 1]
 
 
 def _weighed(ways: Sequence[_Way]) -> list[_Way]:

@@ -41,7 +41,7 @@ from dpjoin.methods.noise_forecast import fitted_noise, size_noise
 from dpjoin.methods.remainder import Remainder
 from dpjoin.model.model import Model
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.accounting import Budget, Concentrated, Split
+from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.degree_bounds import declared_limits, weighted_bound
 from dpjoin.spec.schema import Schema
@@ -67,10 +67,6 @@ class CappedShares:
     split: Split
     look: LookShares
     count: Concentrated
-
-
-def capped_shares(budget: Budget, schema: Schema) -> CappedShares:
-    return split_capped(Split(budget=budget), schema)
 
 
 def split_capped(split: Split, schema: Schema) -> CappedShares:
@@ -240,7 +236,7 @@ CAPPED = Method(
     name="capped",
     why=lambda _: "rows beyond so many per key value (noisy degrees say how many) fade or go; the rest is one join",
     check=check_capped,
-    split=capped_shares,
+    split=lambda budget, schema: split_capped(Split(budget=budget), schema),
     split_after_look=split_capped,
     stages=capped_stages,
     noise_level=capped_noise_level,

@@ -27,7 +27,7 @@ from dpjoin.methods.method import GAUSSIAN, Method, NoiseLevel, Outcome, Stage
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
 from dpjoin.methods.remainder import Remainder
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.privacy.accounting import Budget, Concentrated, Split
+from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.owners import Clip
 from dpjoin.spec.persons import one_owner_per_result
@@ -66,10 +66,6 @@ class ClippedShares:
     split: Split
     owners: Concentrated
     count: Concentrated
-
-
-def clipped_shares(budget: Budget, schema: Schema) -> ClippedShares:
-    return split_clipped(Split(budget=budget), schema)
 
 
 def split_clipped(split: Split, schema: Schema) -> ClippedShares:
@@ -250,7 +246,7 @@ CLIPPED = Method(
     name="clipped",
     why=why,
     check=check_clipped,
-    split=clipped_shares,
+    split=lambda budget, schema: split_clipped(Split(budget=budget), schema),
     split_after_look=split_clipped,
     stages=stages,
     noise_level=noise_level,
