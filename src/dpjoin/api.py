@@ -62,7 +62,7 @@ def release(
     check_choice("method", method, METHODS)
     check_choice("profile", profile, PROFILES)
     for what, given, kind in (("schema", schema, Schema), ("workload", workload, Workload), ("budget", budget, Budget)):
-        if not isinstance(given, kind):
+        if type(given) is not kind:  # what a subclass says of itself need not be so
             raise SpecError(f"{what} must be a dj.{kind.__name__}, not {type(given).__name__}")
     if not isinstance(tables, Mapping):
         raise SpecError(f"tables must map each table's name to its rows, not be {type(tables).__name__}")

@@ -28,6 +28,7 @@ from dpjoin.privacy import accounting as budgets
 from dpjoin.privacy.accounting import Accountant, Approximate, Composition, Concentrated, Pure, Split
 from dpjoin.privacy.columns import Column, ColumnOf
 from dpjoin.privacy.curator import Curator
+from dpjoin.privacy.ledger import Ledger
 from dpjoin.privacy.parts import OneTable, Question
 from dpjoin.privacy.sensitivity import weight_ranges
 from dpjoin.spec.learning import Learn
@@ -269,6 +270,43 @@ def test_nobody_gives_a_curator_another_schema() -> None:
     assert degrees_of(asked)[0].threshold > 0
     assert len(asked.ledger.events) == 1
 
+
+class OpenSchema(dj.Schema):
+    """A schema that equals every other, and says that one of its private tables is public."""
+
+    private_tables = ("s",)  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = dj.Schema.__hash__
+
+
+def test_a_schema_that_calls_private_tables_public_is_refused() -> None:
+    """Rows of r were read for nothing, and their largest degree, exact, was the bound that the release stated."""
+    opened, honest = OpenSchema(PAIR.tables, PAIR.attributes), dj.Workload.marginals(PAIR, 1)
+    frames = {name: pd.DataFrame(rows) for name, rows in ROWS.items()}
+    with pytest.raises(dj.SpecError, match=r"schema must be a dj\.Schema, not OpenSchema"):
+        dj.release(opened, honest, frames, BUDGET, method="two_table")
+    with pytest.raises(dj.BudgetError, match="an engine's schema .* must be a Schema"):
+        Curator(BruteEngine(opened, ROWS), Split(budget=BUDGET))
+
+
+class SmallLedger(Ledger):
+    """A ledger that is within every budget."""
+
+    def check_within(self, budget: dj.Budget) -> None:
+        return
+
+
+def test_a_ledger_that_says_it_is_within_any_budget_is_refused() -> None:
+    made = small_release(method="two_table")
+    ledger = SmallLedger(made.ledger.composition, made.ledger.events)
+    with pytest.raises(dj.ReleaseError, match="a release's ledger .* must be a Ledger"):
+        replace(made, ledger=ledger, budget=dj.Budget(epsilon=0.01, delta=1e-6))
 
 @pytest.mark.parametrize("largest", [3, 2**62])
 def test_nobody_shrinks_the_weights_that_moves_rest_on(largest: int) -> None:

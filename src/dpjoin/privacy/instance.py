@@ -34,7 +34,7 @@ from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.mechanisms import Move
 from dpjoin.privacy.numbers import Numbers, root, root_up, wide
 from dpjoin.privacy.owners import check_removals, owners_per_row, rows_per_owner
-from dpjoin.privacy.parts import OneTable, Rules
+from dpjoin.privacy.parts import CHECK, OneTable, Rules
 from dpjoin.privacy.public_tables import with_public_bounds
 from dpjoin.privacy.residual import Boundaries, residual_bound, residual_level
 from dpjoin.privacy.sensitivity import absolute_norm, squared_norm, weight_ranges
@@ -97,7 +97,7 @@ class Instance:
     @classmethod
     def of(cls, engine: Engine) -> Instance:
         """All rows."""
-        schema = engine.schema
+        schema: Schema = CHECK.instance(engine.schema, Schema, "an engine's schema")
         if schema.unit:
             check_removals(schema, schema.unit)
         return cls(
