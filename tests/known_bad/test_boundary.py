@@ -291,7 +291,7 @@ def test_a_schema_that_calls_private_tables_public_is_refused() -> None:
     frames = {name: pd.DataFrame(rows) for name, rows in ROWS.items()}
     with pytest.raises(dj.SpecError, match=r"schema must be a dj\.Schema, not OpenSchema"):
         dj.release(opened, honest, frames, BUDGET, method="two_table")
-    with pytest.raises(dj.BudgetError, match="an engine's schema .* must be a Schema"):
+    with pytest.raises(dj.BudgetError, match=r"an engine's schema .* must be a Schema"):
         Curator(BruteEngine(opened, ROWS), Split(budget=BUDGET))
 
 
@@ -305,7 +305,7 @@ class SmallLedger(Ledger):
 def test_a_ledger_that_says_it_is_within_any_budget_is_refused() -> None:
     made = small_release(method="two_table")
     ledger = SmallLedger(made.ledger.composition, made.ledger.events)
-    with pytest.raises(dj.ReleaseError, match="a release's ledger .* must be a Ledger"):
+    with pytest.raises(dj.ReleaseError, match=r"a release's ledger .* must be a Ledger"):
         replace(made, ledger=ledger, budget=dj.Budget(epsilon=0.01, delta=1e-6))
 
 @pytest.mark.parametrize("largest", [3, 2**62])
