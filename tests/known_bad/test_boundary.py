@@ -308,6 +308,7 @@ def test_a_ledger_that_says_it_is_within_any_budget_is_refused() -> None:
     with pytest.raises(dj.ReleaseError, match=r"a release's ledger .* must be a Ledger"):
         replace(made, ledger=ledger, budget=dj.Budget(epsilon=0.01, delta=1e-6))
 
+
 @pytest.mark.parametrize("largest", [3, 2**62])
 def test_nobody_shrinks_the_weights_that_moves_rest_on(largest: int) -> None:
     """The Curator's own numbers, kept for the next group that is equal: a caller could write into them."""
@@ -383,6 +384,18 @@ def test_values_that_are_not_listed_may_have_degrees_up_to_the_threshold() -> No
     (answer,) = degrees_of(curator())
     assert answer.listed == {}
     assert answer.most((7,)) == answer.threshold > 0
+
+
+# Rows that stop a release --------------------------------------------------------------------------------------------
+
+
+def test_no_value_stops_a_release() -> None:
+    """A signalling nan among a frame's objects did: that there was no release told of one row."""
+    frames = {name: pd.DataFrame(rows) for name, rows in ROWS.items()}
+    odd = pd.Series([*frames["r"]["k"][1:], Decimal("sNaN")], dtype=object)
+    for keys in (frames["r"]["k"].astype(object), odd):
+        rows = {"r": frames["r"].assign(k=keys), "s": frames["s"].astype(object)}
+        assert dj.release(PAIR, dj.Workload.marginals(PAIR, 1), rows, BUDGET, method="two_table").ledger.events
 
 
 # Leftovers ------------------------------------------------------------------------------------------------------------

@@ -75,4 +75,9 @@ def _holds_objects(dtype: Any) -> bool:
 
 def _texts_of(series: Any) -> Any:
     """The text of each value."""
-    return pa.array([None if m else text(v) for v, m in zip(series.array, series.isna(), strict=True)], pa.string())
+    try:
+        missing = series.isna()
+    except Exception:  # a signalling nan lets nobody compare it: then each value by itself
+        alone = [series.iloc[i : i + 1] for i in range(len(series))]
+        return pa.concat_arrays(map(_texts_of, alone)) if len(alone) > 1 else pa.nulls(1, pa.string())
+    return pa.array([None if m else text(v) for v, m in zip(series.array, missing, strict=True)], pa.string())
