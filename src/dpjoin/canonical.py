@@ -187,19 +187,28 @@ def frozen(array: Any) -> NDArray[Any]:
 
 
 def shown(value: object) -> str:
-    """A value for a message: as written where that is short and safe, otherwise its type."""
+    """A value for a message: as written where that is short and safe, otherwise its type.
+
+    A list or a dict that holds anything but plain values may hold tables: its type.
+    """
     if type(value) is int and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
     if type(value) is Fraction:
         top, bottom = int(value.numerator), int(value.denominator)
         return str(top / bottom) if max(abs(top), bottom).bit_length() < 1000 else "a Fraction"
-    if type(value) in (str, int, float, bool, bytes, type(None), list, tuple, dict) or isinstance(value, np.generic):
-        try:
-            written = repr(value.item() if isinstance(value, np.generic) else value)
-        except Exception:
-            return f"a {type(value).__name__}"
-        return written if len(written) <= 200 else f"{written[:200]}…"
-    return f"a {type(value).__name__}"
+    try:
+        written = repr(value.item() if isinstance(value, np.generic) else value) if _is_plain(value) else ""
+    except Exception:
+        written = ""
+    return (written if len(written) <= 200 else f"{written[:200]}…") or f"a {type(value).__name__}"
+
+
+def _is_plain(value: object) -> bool:
+    if type(value) is dict:
+        return all(map(_is_plain, [*value, *value.values()]))
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))  # type: ignore[call-overload]
+    return type(value) in (str, int, float, bool, bytes, type(None)) or isinstance(value, np.generic)
 
 
 def _is_float(number: int) -> bool:

@@ -8,10 +8,11 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from dpjoin import canonical
-from dpjoin.errors import BudgetError, SpecError
+from dpjoin import canonical, evaluate
+from dpjoin.errors import BudgetError, ReleaseError, SpecError
 
 INTEGER_TYPES = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 
@@ -142,6 +143,16 @@ def test_messages_are_short_and_call_nothing_of_the_value() -> None:
     assert canonical.shown(1 << 300) == "a number of 301 bits"
     assert canonical.shown(Lying(5)) == "a Lying"
     assert len(canonical.shown("x" * 1000)) == 201
+
+
+def test_messages_hold_no_rows_of_a_table_in_the_wrong_place() -> None:
+    """Tables handed over where a release, a budget or a list of names belongs: their type, not their values."""
+    private = pa.table({"zip": [90210]})
+    assert canonical.shown(["a", [1, None]]) == "['a', [1, None]]"
+    assert canonical.shown([private]) == canonical.shown([[private]]) == "a list"
+    assert canonical.shown({"people": private}) == canonical.shown({"people": {"rows": (Lying(5),)}}) == "a dict"
+    with pytest.raises(ReleaseError, match=r"^what is evaluated \(a dict\) must be a release"):
+        evaluate({"people": private}, {})  # type: ignore[arg-type]
 
 
 def test_checks_refuse_with_their_own_error() -> None:
