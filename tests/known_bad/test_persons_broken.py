@@ -57,6 +57,17 @@ def test_clipping_where_a_table_reaches_no_owner(monkeypatch: pytest.MonkeyPatch
     assert "moves more than the declared" in found
 
 
+def test_a_row_that_meets_one_owner_charged_as_a_whole_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It brings its owner results: from one bar of the histogram to another, and weight from one cell to another."""
+    schema = schema_of(table("r", "o", "w", "a"), table("s", "w", "b", owners=1))
+    rows: Rows = {"r": [{"o": 0, "w": 0, "a": 0}, {"o": 0, "w": 1, "a": 1}], "s": [{"w": 0, "b": 0}]}
+    more: Rows = {**rows, "s": [*rows["s"], {"w": 1, "b": 1}]}
+    assert replay_violations(clipped_run(engine(schema)), rows, more) == []
+    monkeypatch.setattr(Instance, "_by_person", property(lambda self: True))
+    (found,) = replay_violations(clipped_run(engine(schema)), rows, more)
+    assert found == "sensitivity: 'owners by join results' moves more than the declared 1"
+
+
 def test_a_coded_owner() -> None:
     """Codes call all owners above 0 `other`: persons are clipped together, and one takes the weight of the others."""
     schema, clip = SHAPES["two tables"], Clip(owner=("o",), limit=10, steep=False)

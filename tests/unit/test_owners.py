@@ -25,6 +25,7 @@ RHO, DELTA = Concentrated(Fraction(1, 1000)), Concentrated(Fraction(1, 100), Fra
 TWO = SHAPES["two tables"]
 ROWS = replace(TWO, unit=())
 MEETING = schema_of(table("r", "o", "w", "a"), table("s", "w", "b", owners=50))
+ONE_EACH = replace(MEETING, tables=(MEETING.tables[0], replace(MEETING.tables[1], owners=1)))
 CLIP = Clip(owner=("o",), limit=3, full=10)
 
 
@@ -142,6 +143,9 @@ def test_what_is_stated_for_rows_is_refused_where_results_are_clipped() -> None:
         (TWO, "replace", ROOT_TWO, 2),
         (ROWS, "replace", ROOT_SIX, 4),
         (MEETING, "replace", 50 * ROOT_SIX, 200),
+        # A row that meets one owner may bring it results, and move it from one bucket to another.
+        (ONE_EACH, "add", ROOT_TWO, 2),
+        (ONE_EACH, "replace", ROOT_SIX, 4),
     ],
     ids=lambda given: given if isinstance(given, str) else None,
 )
@@ -174,8 +178,10 @@ def test_what_stands_for_roots_is_above_them() -> None:
         (ROWS, CLIP, 2, 4),
         # A row that meets fifty owners: no sign is sure.
         (MEETING, CLIP, 2, 8),
+        # And one that meets one owner: it goes to another one.
+        (ONE_EACH, CLIP, 2, 8),
     ],
-    ids=["row", "person clipped", "row clipped", "row that meets many, clipped"],
+    ids=["row", "person clipped", "row clipped", "row that meets many, clipped", "row that meets one, clipped"],
 )
 def test_a_replacement_moves_by_more_than_one_where_both_sides_can_take_away(
     schema: dj.Schema, clip: Clip | None, size: int, squares: int

@@ -285,8 +285,7 @@ class Instance:
     @property
     def _one_sided(self) -> bool:
         """Whether one row, or one owner, only adds join results, so that one for another moves no size by both."""
-        by_owner = self.clip is None or (self.owner and self._owners == 1)
-        return bool(by_owner and not self.pushed_out and not self.weights)
+        return (self.clip is None or self._by_person) and not self.pushed_out and not self.weights
 
     def move_of_column(self, table: Table, values: int) -> tuple[Move, Move]:
         """Of a list, with so many values of each owner, and of counts: these many change by one. Proof: P-82."""
@@ -303,7 +302,7 @@ class Instance:
         positive = weight_ranges(group).none_negative
         if self.clip is not None:
             times_absolute = self._signed
-            times = times_absolute if (self.owner and self._owners == 1) or not positive else times_absolute // 2
+            times = times_absolute if self._by_person or not positive else times_absolute // 2
         elif self.weights:
             times, times_absolute = 1 if positive else 2, 2
         else:
@@ -327,10 +326,9 @@ class Instance:
     def move_of_owners(self, clip_owner: tuple[str, ...]) -> Move:
         """Of the histogram of owners by join results. Proof: P-79."""
         owners = owners_per_row(self.schema, Clip(owner=clip_owner, limit=1))
-        one = Move(1, 1) if self.owner and owners == 1 else Move(ROOT_TWO * owners, 2 * owners)
-        if not self.replaced:
-            return one
-        return Move(ROOT_TWO, 2) if one.absolute == 1 else Move(ROOT_SIX * owners, 4 * owners)
+        if self._by_person:
+            return Move(ROOT_TWO, 2) if self.replaced else Move(1, 1)
+        return Move(ROOT_SIX * owners, 4 * owners) if self.replaced else Move(ROOT_TWO * owners, 2 * owners)
 
     @property
     def _owners(self) -> int:
@@ -340,9 +338,14 @@ class Instance:
     @property
     def _signed(self) -> int:
         """By how much clipping multiplies the squared move of signed weights, and the move in l1. Proof: P-78."""
-        if self.clip is None or (self.owner and self._owners == 1):
+        if self.clip is None or self._by_person:
             return 1
         return 4 if self.owner else 2
+
+    @property
+    def _by_person(self) -> bool:
+        """Whether no table is protected row by row, so that only whole owners come or go. Proof: P-78."""
+        return bool(self.owner) and all(t.owners is None for t in self.schema.tables if t.private)
 
     # -- exact values, private --------------------------------------------------------------------------
 
