@@ -162,3 +162,19 @@ def test_a_clipped_release_of_rows_says_that_it_protects_owners_too() -> None:
     release = dj.release(schema, workload, frames, dj.Budget(epsilon=1.0, delta=1e-6), method="clipped")
     assert release.facts["also_protects"] == "one k with all rows in r, s"
     assert "also_protects" not in dj.release(schema, workload, frames, dj.Budget(epsilon=1.0, delta=1e-6)).facts
+
+
+def test_a_release_whose_domains_were_learned_of_rows_does_not_protect_owners() -> None:
+    """Somebody with most of the rows of a value makes it listed."""
+    rows = {"r": {"k": [0] * 900 + [1] * 5, "a": ["rare"] * 900 + ["x"] * 5}, "s": {"k": [0, 1], "b": [0, 1]}}
+    attributes = (
+        dj.Attribute(name="k", key=True),
+        dj.Attribute(name="a", learn=True),
+        dj.Attribute(name="b", range=(0, 1)),
+    )
+    tables = (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "b")))
+    schema = dj.Schema(tables, attributes)
+    frames = {name: pa.table(columns) for name, columns in rows.items()}
+    release = dj.release(schema, dj.Workload.marginals(schema, 1), frames, dj.Budget(epsilon=10.0, delta=1e-6), method="clipped")
+    assert release.schema.attribute("a").values == ("rare",)
+    assert "also_protects" not in release.facts

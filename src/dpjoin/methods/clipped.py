@@ -141,10 +141,11 @@ def clipped_tight(curator: Curator, workload: Workload, shares: ClippedShares, p
     """The `tight` profile: owners, a limit, the join. Spends the whole budget.
 
     Where one row is the unit, all noise hides all rows of an owner as well: moves are no larger for one (P-78, P-79).
+    Not so if domains were learned before, of single rows.
     """
-    schema = curator.schema
+    schema, nothing_else = curator.schema, not curator.ledger.events
     outcome = _released(curator, workload, shares, progress)
-    if schema.unit or schema.neighbours != ADD:
+    if schema.unit or schema.neighbours != ADD or not nothing_else:
         return outcome
     owner, tables = " and ".join(owner_of_results(schema)), ", ".join(schema.private_tables)
     return replace(outcome, also_protects=f"one {owner} with all rows in {tables}")
