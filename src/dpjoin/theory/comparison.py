@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpjoin.canonical import instance
 from dpjoin.errors import SpecError
 from dpjoin.evaluation import evaluate
 from dpjoin.privacy.accounting import Budget
 from dpjoin.released.release import Release
+from dpjoin.spec.plain import check_choice
 from dpjoin.spec.schema import Schema
+from dpjoin.spec.toml import PROFILES
 from dpjoin.spec.workload import Workload
 from dpjoin.theory import lower, upper
 from dpjoin.theory.facts import Private, facts
@@ -52,19 +55,26 @@ def bounds(
 ) -> Bounds:
     """Lower bound, what the release got, upper bound.
 
-    Without a release: the bounds of the workload (all 2-way marginals) under the budget (1, 1e-6). The method is one
-    of upper.METHODS; by default two_table for two tables and multi_table for more. Nothing is released here, and no
-    budget is spent. Opens the tables: the answer is PrivateBounds unless `public` says that they are made up.
+    Without a release: the bounds of the workload (all marginals of two attributes, or of one) under the budget
+    (1, 1e-6). The method is one of upper.METHODS; by default the release's if a theorem is about it and this join, or
+    else that for the join as one table. Nothing is released here, and no budget is spent. Opens the tables: the answer
+    is PrivateBounds unless `public` says that they are made up. Neighbours differ by one row, as in the paper.
     """
-    if release is not None:
-        workload, budget, profile = release.workload, release.budget, release.profile
-        method = method or (release.method if release.method in upper.METHODS else None)
-    workload = workload or Workload.marginals(schema, 2)
-    task = Task.of(workload, budget or Budget(epsilon=1.0, delta=1e-6))
-    method = method or upper.as_one(len(schema.tables))
-    if method not in upper.METHODS:
-        raise SpecError(f"method {method!r} must be one of {', '.join(upper.METHODS)}; no other has a theorem")
     known = facts(schema, tables, public=public)
+    if release is not None:
+        instance(release, Release, "release")
+        workload, budget, profile = release.workload, release.budget, release.profile
+        own = release.method in upper.METHODS and not upper.needed(release.method, schema)
+        method = method or (release.method if own else None)
+    budget = instance(budget or Budget(epsilon=1.0, delta=1e-6), Budget, "budget")
+    workload = workload or Workload.marginals(schema, min(2, len(schema.queryable)))
+    if instance(workload, Workload, "workload").schema != schema:
+        raise SpecError("the workload, or the release, must be of the schema that it is compared on")
+    task, method = Task.of(workload, budget), method or upper.as_one(len(schema.tables))
+    check_choice("method", method, upper.METHODS)
+    check_choice("profile", profile, PROFILES)
+    if words := upper.needed(method, schema):
+        raise SpecError(f"method {method!r} must have {words}; leave it out to take the join as one table")
     return (Bounds if public else PrivateBounds)(
         join_size=known.join_size,
         lower=lower.theorem(known, task, method),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from dpjoin.spec.hypergraph import boundary
@@ -18,24 +18,19 @@ def edge_cover(schema: Schema) -> dict[str, Fraction]:
     A join of sets with n rows each has at most n to the sum of the weights results (Atserias, Grohe and Marx).
     The weights are exact: a fractional packing of the attributes with the same value proves that none is smaller.
     """
-    return cover_and_packing(_edges(schema, [t.name for t in schema.tables]))[0]
+    return cover_and_packing({t.name: t.attributes for t in schema.tables})[0]
 
 
-def agm_exponent(schema: Schema, among: frozenset[str] | None = None) -> Fraction:
-    """ρ of the join of these tables (all, unless told): it has at most n^ρ results if no table repeats a row."""
-    names = [t.name for t in schema.tables] if among is None else among
-    return sum(cover_and_packing(_edges(schema, names))[0].values(), Fraction(0))
+def agm_exponent(schema: Schema) -> Fraction:
+    """ρ of the join: it has at most n^ρ results if no table repeats a row."""
+    return sum(edge_cover(schema).values(), Fraction(0))
 
 
 def boundary_exponent(schema: Schema, tables: frozenset[str]) -> Fraction:
     """ρ(H_{E,∂E}): at one value of their boundary these tables have at most n^ρ results if none repeats a row."""
-    return sum(cover_and_packing(_edges(schema, tables, boundary(schema, tables)))[0].values(), Fraction(0))
-
-
-def _edges(schema: Schema, tables: Iterable[str], without: Iterable[str] = ()) -> dict[str, frozenset[str]]:
-    """Each table with its attributes, but for some of them."""
-    wanted = {schema.table(name).name for name in tables}
-    return {t.name: frozenset(t.attributes) - set(without) for t in schema.tables if t.name in wanted}
+    fixed = set(boundary(schema, tables))
+    edges = {name: set(schema.table(name).attributes) - fixed for name in sorted(tables)}
+    return sum(cover_and_packing(edges)[0].values(), Fraction(0))
 
 
 def worst_case_error_exponent(schema: Schema, *, repeated_rows: bool = False) -> Fraction:
@@ -61,15 +56,12 @@ def cover_and_packing(edges: Mapping[str, Collection[str]]) -> tuple[dict[str, F
     A packing has weights that sum to ≤ 1 in every edge. Empty edges weigh nothing.
     """
     holds = {a: frozenset(name for name, e in edges.items() if a in e) for a in sorted(set().union(*edges.values()))}
-    # Where the tables of one attribute are among those of another, covering the first covers the second.
-    rows = {held: a for a, held in holds.items() if not any(other < held for other in holds.values())}
-    if not rows:
+    if not holds:
         return dict.fromkeys(edges, Fraction(0)), {}
-    matrix = [[int(name in held) for name in edges] for held in rows]
+    matrix = [[int(name in held) for name in edges] for held in holds.values()]
     cover = dict(zip(edges, _corner(matrix, cover=True), strict=True))
-    packed = _corner(list(map(list, zip(*matrix, strict=True))), cover=False)
-    packing = dict.fromkeys(holds, Fraction(0)) | dict(zip(rows.values(), packed, strict=True))
-    covers = all(sum(cover[name] for name in held) >= 1 for held in rows)
+    packing = dict(zip(holds, _corner(list(map(list, zip(*matrix, strict=True))), cover=False), strict=True))
+    covers = all(sum(cover[name] for name in held) >= 1 for held in holds.values())
     packs = all(sum(packing[a] for a in e) <= 1 for e in edges.values())
     weigh_alike = sum(cover.values()) == sum(packing.values())
     if not (covers and packs and weigh_alike and min(*cover.values(), *packing.values()) >= 0):

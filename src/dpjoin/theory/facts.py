@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dpjoin.canonical import flag, instance
 from dpjoin.errors import SpecError
 from dpjoin.privacy.residual import Boundaries, local_sensitivity, proper_subsets, residual_sensitivity
 from dpjoin.spec.hypergraph import AttributeNode, attribute_tree, boundary
@@ -67,18 +68,22 @@ def facts(schema: Schema, tables: Mapping[str, Any], *, public: bool = False) ->
     """
     from dpjoin.engine.duck import DuckEngine
 
+    if instance(schema, Schema, "schema").unit:
+        raise SpecError("the unit of privacy must be one row, as in the paper's theorems; leave it out of the schema")
+    if schema.learned:
+        raise SpecError("domains must be declared, not learned; take the schema of the release")
+    if not isinstance(tables, Mapping):
+        raise SpecError(f"tables must map each table's name to its rows, not be {type(tables).__name__}")
     engine = DuckEngine(schema, tables, attributes=schema.queryable)
     names = tuple(t.name for t in schema.tables)
     values = {subset: engine.exact_boundary(subset) if subset else 1 for subset in proper_subsets(names)}
     degrees = {}
     for name in names:
         shared = boundary(schema, frozenset({name}))
-        if not shared:
-            raise SpecError(f"table {name!r} must share an attribute with another table; the theorems are about joins")
         exact = engine.exact_degrees({name: {}}, shared)
         counts = exact.exact_counts
         degrees[name] = dict(zip(exact.exact_values(np.arange(len(counts))), counts.tolist(), strict=True))
-    return (Facts if public else PrivateFacts)(
+    return (Facts if flag(public, "public") else PrivateFacts)(
         rows=sum(sum(of.values()) for of in degrees.values()),
         join_size=engine.exact_join_size(),
         boundaries=Boundaries(tables=names, private=frozenset(schema.private_tables), values=values),
@@ -120,6 +125,7 @@ class Configuration:
     caps: Mapping[frozenset[str], float]
     """By the tables that hold the node (atom)."""
     tables: tuple[str, ...]
+    private: frozenset[str]
 
     def boundary(self, subset: frozenset[str]) -> float:
         """T^σ_F: the product of the caps of all nodes whose tables lie in F (Lemma 4.8, Figure 4)."""
@@ -131,13 +137,13 @@ class Configuration:
 
     @property
     def local(self) -> float:
-        """LS^σ, the largest T^σ of all tables but one."""
-        return max(self.boundary(frozenset(self.tables) - {t}) for t in self.tables)
+        """LS^σ, the largest T^σ of all tables but a private one."""
+        return max(self.boundary(frozenset(self.tables) - {t}) for t in self.private)
 
     def residual(self, beta: float) -> float:
         """RS^σ, from the T^σ rounded up."""
         values = {f: math.ceil(self.boundary(f)) for f in proper_subsets(self.tables)}
-        b = Boundaries(tables=self.tables, private=frozenset(self.tables), values=values)
+        b = Boundaries(tables=self.tables, private=self.private, values=values)
         return float(residual_sensitivity(b, Fraction(beta)))
 
 
@@ -146,10 +152,12 @@ Part = tuple[Degrees, dict[frozenset[str], float]]
 
 
 def configurations(known: Facts, unit: float) -> list[Configuration]:
-    """The sub-instances of the uniform partition of a hierarchical join that have results."""
-    names, root = tuple(t.name for t in known.schema.tables), _tree(known.schema)
+    """The sub-instances of the uniform partition of a hierarchical join that have results; if none has, the lowest."""
+    b, root = known.boundaries, _tree(known.schema)
     sizes = [(sum(_present(known.schema, root, degrees).values()), caps) for degrees, caps in _partition(known, unit)]
-    return [Configuration(size, caps, names) for size, caps in sizes if size]
+    lowest = (0, {node.tables: 2 * unit for node in root.walk() if node is not root})
+    found = [part for part in sizes if part[0]] or [lowest]
+    return [Configuration(size, caps, b.tables, b.private) for size, caps in found]
 
 
 def copies_of(known: Facts, unit: float) -> int:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from dpjoin.page.svg import escaped, picture, text
+
+centred = partial(text, anchor="middle")
 Points = Sequence[tuple[float, float]]
 BLUE, RED, ORANGE, GREY = "#2563eb", "#dc2626", "#d97706", "#64748b"
 COLOURS = {"paper": RED, "tight": BLUE, "first idea": RED, "second idea": ORANGE, "uniform guess": ORANGE}
 """By the name of a series up to a colon. All others are what these are compared with: grey and dashed."""
 GRID = 'stroke="#e2e8f0"'
 WIDTH, HEIGHT, LEFT, TOP = 310, 240, 88, 40
-FONT = 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12"'
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,16 @@ class Panel:
         def at(x: float, y: float) -> tuple[float, float]:
             return LEFT + (math.log10(x) - x0) / (x1 - x0) * WIDTH, TOP + (y1 - math.log10(y)) / (y1 - y0) * HEIGHT
 
-        out = [text(LEFT, TOP - 12, self.title, "start", "bold")]
+        out = [text(LEFT, TOP - 12, escaped(self.title), size=14)]
         for value in _ticks(x0, x1):
             x, _ = at(value, 1)
-            out += [f'<path d="M{x:.1f} {TOP}v{HEIGHT}" {GRID}/>', text(x, TOP + HEIGHT + 17, f"{value:g}")]
+            out += [f'<path d="M{x:.1f} {TOP}v{HEIGHT}" {GRID}/>', centred(x, TOP + HEIGHT + 17, label(value))]
         for value in _ticks(y0, y1):
             _, y = at(1, value)
-            out += [f'<path d="M{LEFT} {y:.1f}h{WIDTH}" {GRID}/>', text(LEFT - 6, y + 4, f"{value:g}", "end")]
+            out += [f'<path d="M{LEFT} {y:.1f}h{WIDTH}" {GRID}/>', text(LEFT - 6, y + 4, label(value), anchor="end")]
         out.append(f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
-        out.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 36, self.across))
-        out.append(f'<g transform="translate(24 {TOP + HEIGHT / 2}) rotate(-90)">{text(0, 0, self.up)}</g>')
+        out.append(centred(LEFT + WIDTH / 2, TOP + HEIGHT + 36, self.across))
+        out.append(f'<g transform="translate(20 {TOP + HEIGHT / 2}) rotate(-90)">{centred(0, 0, self.up)}</g>')
         for number, (name, points) in enumerate(self.series.items()):
             colour = COLOURS.get(name.partition(":")[0], GREY)
             dots = self.dots and colour != GREY
@@ -51,7 +55,7 @@ class Panel:
             row = TOP + HEIGHT + 58 + 17 * number
             out += _drawn(places, colour, dots)
             out += _drawn([(LEFT, row - 4), (LEFT + 24, row - 4)], colour, dots)
-            out.append(text(LEFT + 34, row, name, "start"))
+            out.append(text(LEFT + 34, row, escaped(name)))
         return out
 
 
@@ -59,17 +63,22 @@ def save(path: Path, panels: Sequence[Panel]) -> None:
     """Up to three panels side by side, then the next row, in one file."""
     tall = TOP + HEIGHT + 66 + 17 * max(len(p.series) for p in panels)
     width, height = min(3, len(panels)) * (LEFT + WIDTH + 24), math.ceil(len(panels) / 3) * tall
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {FONT}><rect width="100%" height="100%" fill="white"/>']
+    lines = []
     for i, panel in enumerate(panels):
         place = f"{i % 3 * (LEFT + WIDTH + 24)} {i // 3 * tall}"
         lines += [f'<g transform="translate({place})">', *panel.draw(), "</g>"]
-    path.write_text("\n".join([*lines, "</svg>", ""]), encoding="utf-8")
+    path.write_text(picture(width, height, "; ".join(p.title for p in panels), "\n".join([*lines, ""])), "utf-8")
 
 
-def text(x: float, y: float, words: str, anchor: str = "middle", weight: str = "normal") -> str:
-    words = words.replace("&", "&amp;").replace("<", "&lt;")
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="#0f172a">{words}</text>'
+def label(value: float) -> str:
+    """A tick's label.
+
+    >>> label(0.25), label(20_000), label(5e7), label(1e-4)
+    ('0.25', '20,000', '5·10⁷', '10⁻⁴')
+    """
+    lead, _, power = f"{value:.0e}".partition("e")
+    raised = "" if lead == "1" else f"{lead}·", "10", str(int(power)).translate(RAISED)
+    return f"{value:,g}" if 1e-3 < value < 1e6 else "".join(raised)
 
 
 def _drawn(places: Points, colour: str, dots: bool) -> list[str]:
@@ -87,7 +96,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    steps = (1.0, 2.0, 5.0) if high - low < 1.6 else (1.0,)
+    steps = range(1, 10) if high - low < 0.8 else (1, 2, 5) if high - low < 1.9 else (1,)
     every = max(1, math.ceil((high - low) / 8))
     powers = range(math.floor(low), math.ceil(high) + 1)
     return [s * 10.0**p for p in powers for s in steps if low <= math.log10(s) + p <= high and p % every == 0]

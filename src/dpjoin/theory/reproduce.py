@@ -11,8 +11,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from dpjoin.evaluation import exact_answers
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.residual import star
 from dpjoin.spec.workload import Products
-from dpjoin.theory import flawed, hard, lower, upper
+from dpjoin.theory import flawed, hard, upper
 from dpjoin.theory.facts import Facts, facts
 from dpjoin.theory.figures import Panel, Points, save
 from dpjoin.theory.upper import Task, as_one
@@ -35,6 +34,8 @@ PROFILES = ("paper", "tight")
 SETTING = {"keys": 200, "degree": 60, "size": 32, "queries": 300, "epsilon": 1.0}
 THREE = {**SETTING, "keys": 2000, "degree": 20}
 """For three tables, where the sensitivity is the square of the degree."""
+NAMES = {"two_table": "Two tables", "star": "Star", "path": "Path", "triangle": "Triangle"}
+UNITS = {"n": "n, in rows", "Δ": "Δ, in join results of one row"}
 VARIED: dict[str, tuple[str, float, Sequence[float]]] = {
     "n": ("keys", 0.5, (0.2, 0.5, 1, 2, 4)),
     "Δ": ("degree", 0.5, (0.25, 0.5, 1, 2, 4)),
@@ -43,33 +44,30 @@ VARIED: dict[str, tuple[str, float, Sequence[float]]] = {
     "ε": ("epsilon", -0.5, (0.25, 0.5, 1, 2, 4)),
 }
 """What is varied, by which setting, the theorem's exponent, and the values (n and Δ: factors; Δ at one join size)."""
-Rows = list[list[str]]
 Found = tuple[str, list[Panel]]
 """A table for the page, and figures."""
-Made = Iterator[tuple[float, str]]
-"""The errors of releases, with what they measured."""
-LARGEST = 2**20
-"""Cells up to which the paper's profile is run."""
 
 
 class Case(NamedTuple):
-    """Tables that may be shown, what is asked, the method with a theorem, and a lower bound by tracing (or 0)."""
+    """Tables that may be shown, and what is asked."""
 
     name: str
     schema: dj.Schema
     tables: dict[str, Any]
     workload: dj.Workload
-    traced: float = 0.0
 
     @property
     def method(self) -> str:
+        """The one that takes the join as one table."""
         return as_one(len(self.tables))
 
     def exact(self) -> FloatArray:
         engine = DuckEngine(self.schema, self.tables, attributes=self.workload.attributes)
         return np.concatenate([answers for _, answers in exact_answers(engine, self.workload)])
 
-    def releases(self, runs: int, *, budget: dj.Budget = BUDGET, method: str = "", profile: str = "tight") -> Made:
+    def releases(
+        self, runs: int, *, budget: dj.Budget = BUDGET, method: str = "", profile: str = "tight"
+    ) -> Iterator[tuple[float, str]]:
         """The largest error of each of several releases, and what it measured."""
         exact, given = self.exact(), (self.schema, self.workload, self.tables, budget)
         for _ in range(runs):
@@ -149,7 +147,8 @@ def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str],
     over_guess = median(error for _, error in points["paper"][:runs]) / points["uniform guess"][0][1]
     row += [f"{fits['uniform guess'][0]:+.2f}", f"{over_guess:.2f}", ", ".join(ways)]
     series = {name + (f": slope {words[name]}" if name in words else ""): of for name, of in points.items()}
-    return row, Panel(f"{shape}: error against {parameter}", parameter, "largest error, in join results", series, True)
+    across, up = UNITS.get(parameter, parameter), "largest error, in join results"
+    return row, Panel(f"{NAMES[shape]}: error against {parameter}", across, up, series, True)
 
 
 def off_by_guessing(case: Case, size: int) -> float:
@@ -167,7 +166,7 @@ def speaking(shapes: Sequence[str]) -> Found:
         bounds = {"theorem, constant 1": [upper.theorem(known, task, method) for known in sizes]}
         bounds |= {p: [upper.proved(known, task, method, p) for known in sizes] for p in PROFILES}
         lines = {n: [(k.rows, b / k.join_size) for k, b in zip(sizes, of, strict=True)] for n, of in bounds.items()}
-        panels.append(Panel(f"{shape}: bounds, all degrees 60", "n", "bound / join size", lines))
+        panels.append(Panel(f"{NAMES[shape]}: bounds, all degrees 60", UNITS["n"], "bound / join size", lines))
         speak = (next((f"{n:.1e}" for n, share in points if share < 0.5), "never") for points in lines.values())
         rows.append([shape, *speak])
     head = "join | theorem, constant 1 | `paper`, proved | `tight`, proved"
@@ -176,18 +175,18 @@ def speaking(shapes: Sequence[str]) -> Found:
 
 def gap(powers: Sequence[int], runs: int) -> Found:
     """Example 4.2: the error of Uniformize over that of TwoTable, by theorem and by release."""
-    ratios: dict[str, list[tuple[float, float]]] = {"theorem": [], **{p: [] for p in PROFILES}}
+    ratios: dict[str, list[tuple[float, float]]] = {"theorem, constant 1": [], **{p: [] for p in PROFILES}}
     rows = []
     for k in (2**p for p in powers):
         case = asked("gap", hard.example_gap(k), 300)
         known, task = facts(case.schema, case.tables, public=True), Task.of(case.workload, BUDGET)
-        both = {m: {"theorem": upper.theorem(known, task, m)} for m in ("uniformize", "two_table")}
+        both = {m: {"theorem, constant 1": upper.theorem(known, task, m)} for m in ("uniformize", "two_table")}
         for method, of in both.items():
             of |= {p: median(case.errors(runs, method=method, profile=p)) for p in PROFILES}
         for name, points in ratios.items():
             points.append((k, both["uniformize"][name] / both["two_table"][name]))
         rows.append([f"{v:,}" for v in (k, known.rows, known.join_size)] + [f"{r[-1][1]:.2f}" for r in ratios.values()])
-    panel = Panel("Example 4.2: error of Uniformize / TwoTable", "k", "ratio", ratios)
+    panel = Panel("Example 4.2: Uniformize against TwoTable", "k", "error / error of TwoTable", ratios)
     return markdown("Example 4.2, Uniformize / TwoTable", "k | n | OUT | theorem | `paper` | `tight`", rows), [panel]
 
 
@@ -197,43 +196,9 @@ def attacks(sizes: Sequence[int], runs: int) -> Found:
     ideas = {"first idea": flawed.idea_one, "second idea": flawed.idea_two}
     found = {name: [(n, flawed.success(idea, n, BUDGET, runs)) for n in sizes] for name, idea in ideas.items()}
     allowed = {f"(1, 1e-6) allows {most:.3f}": [(n, most) for n in sizes]}
-    panel = Panel("Attacks on the flawed ideas", "n", "share of right guesses", found | allowed)
+    panel = Panel("Attacks on the flawed ideas", UNITS["n"], "share of right guesses", found | allowed)
     rows = [[str(n), *(f"{p[i][1]:.3f}" for p in found.values()), f"{most:.3f}"] for i, n in enumerate(sizes)]
     return markdown("Attacks: share of right guesses", "n | first idea | second idea | allowed", rows), [panel]
-
-
-def families(bits: int) -> Iterator[Case]:
-    """Every hard family, with bits to ask about."""
-    rng = np.random.default_rng(11)
-    sides = {"two_table": 400, "star": 20, "path": 20, "triangle": 400}
-    made = {f"Theorem 1.6, {s}": hard.reduction(s, (24,), side) for s, side in sides.items()}
-    made |= {f"worst case, {s}": hard.agm_tight(s, 10) for s in sides}
-    made |= {"Figure 2": hard.figure_2(), "Figure 3": hard.figure_3(100), "Example 4.2": hard.example_gap(64)}
-    made["Theorem 4.5"] = hard.conforming([(400, 20), (40, 400)])
-    made |= dict.fromkeys(("Theorem 3.5", "Theorem 3.5, many bits"), hard.conforming([(12, 400)]))
-    for name, plain in made.items():
-        count = 25 * bits if name.endswith("many bits") else bits
-        instance = hard.with_bits(plain, count, rng)
-        people = len(instance.tables["R1"]["q0"]) if name.startswith(("Theorem 1.6", "Theorem 3.5")) else 0
-        traced = lower.fingerprinting(people, count, epsilon=1.0, delta=1e-6, sensitivity=plain.sensitivity)
-        yield Case(name, instance.schema, instance.arrow(), dj.Workload.marginals(instance.schema, 1), traced)
-
-
-def between(title: str, cases: Iterable[Case], runs: int) -> Found:
-    """Lower bounds, measured errors (medians) and upper bounds, for both profiles and for the best method."""
-    rows = []
-    for case in cases:
-        known, task = facts(case.schema, case.tables, public=True), Task.of(case.workload, BUDGET)
-        least = max(case.traced, lower.neighbours(known.local, epsilon=1.0, delta=1e-6)[0])
-        numbers: list[float] = [known.join_size, known.local, least, lower.theorem(known, task, case.method)]
-        for p in PROFILES:
-            fits = p == "tight" or case.workload.cells <= LARGEST
-            both = median(case.errors(runs, profile=p)) if fits else math.nan, upper.proved(known, task, case.method, p)
-            numbers += both if fits else [math.nan, math.nan]
-        numbers.append(median(case.errors(runs, method="auto")))
-        rows.append([case.name, *("" if math.isnan(v) else f"{v:,.0f}" for v in numbers)])
-    head = "tables | OUT | Δ | proved lower | Ω̃, constant 1 | `paper` | its bound | `tight` | its bound | `auto`"
-    return markdown(title, head, rows), []
 
 
 def timing(sizes: Sequence[int], runs: int) -> Found:
@@ -248,11 +213,11 @@ def timing(sizes: Sequence[int], runs: int) -> Found:
                 dj.release(*given, method="two_table", profile=p)
                 points[p].append((instance.rows, time.perf_counter() - started))
     rows = [[p, "{:+.2f} ± {:.2f}".format(*slope(of)), f"{of[-1][1]:.2f}"] for p, of in points.items()]
-    panel = Panel("Time of a release", "n", "seconds", points, True)
+    panel = Panel("Time of a release", UNITS["n"], "seconds", points, True)
     return markdown("Time", "profile | slope | seconds at the largest n", rows), [panel]
 
 
-def markdown(title: str, head: str, rows: Rows) -> str:
+def markdown(title: str, head: str, rows: list[list[str]]) -> str:
     """A titled table."""
     columns = head.split(" | ")
     escaped = [[cell.replace("|", "\\|") for cell in cells] for cells in rows]
@@ -273,7 +238,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found["gap"] = gap((3,) if quick else (4, 6, 8), runs)
     found["attacks"] = attacks((10, 30) if quick else (10, 20, 30, 50, 100, 200, 500), 20 if quick else 400)
     found["time"] = timing((500, 1000) if quick else (2000, 8000, 30_000, 100_000, 300_000), runs)
-    found["families"] = between("Hard families", islice(families(6 if quick else 12), 1 if quick else None), runs)
     options.to.mkdir(parents=True, exist_ok=True)
     for name, (_, panels) in found.items():
         if panels:

@@ -22,12 +22,13 @@ from dpjoin.measure.shares import tight_shares
 from dpjoin.paper.alg2_pmw import paper_rounds
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.gauge import gauge, gauge_bound
+from dpjoin.spec.hypergraph import attribute_tree
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Products, Workload
 from dpjoin.theory.exponents import worst_case_error_exponent
 from dpjoin.theory.facts import Facts, configurations, copies_of, uniform_partition
 
-METHODS = ("two_table", "multi_table", "uniformize", "hierarchical")
+METHODS = ("single_table", "two_table", "multi_table", "uniformize", "hierarchical")
 SELECT_SHARE = 0.5
 """Of a round's budget, for choosing a query."""
 
@@ -73,16 +74,32 @@ class Task:
 
 def as_one(tables: int) -> str:
     """The method that treats the join as one table."""
-    return "two_table" if tables == 2 else "multi_table"
+    return METHODS[min(tables, 3) - 1]
+
+
+def needed(method: str, schema: Schema) -> str:
+    """What a join must have for the theorem about a method, if this one has it not."""
+    tables, tree = len(schema.tables), attribute_tree(schema)
+    nested = tables > 1 and tree is not None and not tree.virtual
+    wanted = {
+        "single_table": ("one table", tables == 1),
+        "two_table": ("two tables", tables == 2),
+        "uniformize": ("two tables, both private", tables == 2 == len(schema.private_tables)),
+        "hierarchical": ("two or more tables, all connected, and be hierarchical", nested),
+    }
+    words, has = wanted.get(method, ("", True))
+    return "" if has else words
 
 
 # As the theorems state them ------------------------------------------------------------------------------------------
 
 
 def theorem(known: Facts, task: Task, method: str) -> float:
-    """Theorems 3.3, 1.5, 4.4 and C.2 with 1 for the hidden constant."""
+    """Theorems 1.3, 3.3, 1.5, 4.4 and C.2 with 1 for the hidden constant."""
     lam, size = task.lam, known.join_size
-    if method in ("two_table", "multi_table"):
+    if method == "single_table":
+        found = math.sqrt(size)
+    elif method in ("two_table", "multi_table"):
         bound = known.local + lam if method == "two_table" else known.residual(1 / lam)
         found = math.sqrt(size * bound) + bound * math.sqrt(lam)
     elif method == "uniformize":
@@ -102,7 +119,7 @@ def proved(known: Facts, task: Task, method: str, profile: str, *, failure: floa
     parts, copies = _parts(known, task, method, profile, failure / 3)
     each = 2 * failure / 3 / max(1, len(parts))
     if profile == "paper":
-        halves = 2 if method in ("two_table", "multi_table") else 4
+        halves = {"single_table": 1, "two_table": 2, "multi_table": 2}.get(method, 4)
         epsilon, delta = task.budget.epsilon / halves / copies, task.budget.delta / halves / copies
         return sum(paper_part(size, cap, task, epsilon, delta, each) for size, cap in parts)
     shares = tight_shares(task.budget, noisy_bound=True)
@@ -157,17 +174,16 @@ def _parts(known: Facts, task: Task, method: str, profile: str, failure: float) 
     """(join size, bound on the sensitivity) of each part, and in how many parts one row can be."""
     paper, half = profile == "paper", (task.budget.epsilon / 2, task.budget.delta / 2)
     shares = tight_shares(task.budget, noisy_bound=True)
-    assert shares.half_width is not None
-    assert shares.bound is not None
+    assert shares.half_width is not None and shares.bound is not None  # noqa: PT018
     if paper:
         shift = largest_shift(*half, failure)
     else:
         deviation = math.sqrt(math.log(1 / failure) / float(shares.bound.rho))
         shift = math.ceil(min(2.0 * shares.half_width, shares.half_width + deviation + 1))
-    if method in ("two_table", "multi_table"):
+    if method in METHODS[:3]:
         smooth, b = paper and method == "multi_table", known.boundaries
-        residual = known.residual(1 / task.lam) * math.exp(shift / task.lam) if smooth else math.inf
-        return [(known.join_size, residual if smooth else gauge_bound(b, gauge(b) + math.ceil(shift)))], 1
+        residual = max(1.0, known.residual(1 / task.lam)) * math.exp(shift / task.lam) if smooth else 0.0
+        return [(known.join_size, max(1.0, residual if smooth else gauge_bound(b, gauge(b) + math.ceil(shift))))], 1
     copies = 1 if method == "uniformize" else copies_of(known, task.lam)
     widest = 2 * (largest_shift(half[0] / copies, half[1] / copies, 0.5) if paper else shares.half_width * copies)
     if method == "uniformize":
