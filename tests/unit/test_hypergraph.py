@@ -74,7 +74,7 @@ def test_components_follow_chains_of_shared_attributes() -> None:
 
 def test_unknown_tables_are_named() -> None:
     """A misspelt table is an error and not an empty set."""
-    for ask in (boundary, residual_components, boundary_exponent, agm_exponent):
+    for ask in (boundary, residual_components, boundary_exponent):
         with pytest.raises(SpecError, match="table 'x9' is not declared"):
             ask(TWO, frozenset({"x1", "x9"}))
 
