@@ -89,17 +89,21 @@ def test_other_methods_hide_a_replaced_row(method: Method) -> None:
         assert [problem for problem in found if problem != DELTA_LEFT] == []
 
 
-def test_tables_by_themselves_hide_a_person_whose_rows_are_bounded() -> None:
+@pytest.mark.parametrize("enforce", [False, True])
+def test_tables_by_themselves_hide_a_person_whose_rows_are_bounded(enforce: bool) -> None:
     """Rows of an owner beyond the bound go by their own order; a person pays in every table."""
     rng = np.random.default_rng(13)
+    tables = tuple(replace(t, enforce=enforce) for t in OTHER_SHAPE.tables)
+    free = tuple(replace(t, bounds=()) for t in tables) if enforce else tables
+    schema = replace(OTHER_SHAPE, tables=tables)
     for _ in range(12):
-        rows = random_rows(OTHER_SHAPE, rng)
+        rows = random_rows(replace(schema, tables=free), rng)
         person = int(rng.integers(3))
         without = {
             "r": [r for r in rows["r"] if r["o"] != person],
             "s": [r for r in rows["s"] if r["v"] != person],
         }
-        assert audit_of(PER_TABLE, OTHER_SHAPE, rows, without) == []
+        assert audit_of(PER_TABLE, schema, rows, without) == []
 
 
 @pytest.mark.full

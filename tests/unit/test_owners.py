@@ -86,6 +86,18 @@ def test_rows_of_an_owner_are_bounded_by_the_least_bound_by_the_owner() -> None:
     assert rows_per_owner(replace(both, unit=())) == {}
 
 
+def test_rows_are_removed_by_the_owner_as_a_table_calls_it() -> None:
+    """A table whose owner has another name keeps so many rows of each; a bound by the unit's name is across owners."""
+    for by in ("v", "o"):
+        other = table("s", "o", "v", "b", owner=("v",), bounds=bound_by(1, by), enforce=True)
+        schema = schema_of(table("r", "o", "a", bounds=bound_by(2, "o"), enforce=True), other)
+        if by == "v":
+            assert rows_per_owner(curator_of(schema).schema) == {"r": 2, "s": 1}
+        else:
+            with pytest.raises(dj.BudgetError, match=r"must be by attributes that include the owner \(v\)"):
+                curator_of(schema)
+
+
 # Clipping ------------------------------------------------------------------------------------------------------------
 
 

@@ -105,9 +105,13 @@ def test_three_tables_from_the_command_line(clinic: Path, capsys: pytest.Capture
     assert code == 0
     assert PROTECTS in " ".join(told.split())
     assert "join results of each patient" in " ".join(told.split())
+    assert "clipped at" in told
+    assert "largest degree" not in told
     code, told, _ = run(capsys, "release", spec, "-o", out)
     assert code == 0
     assert PROTECTS in " ".join(told.split())
+    assert "one patient moves what is measured by at most" in " ".join(told.split())
+    assert "one row" not in told
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["guarantee"]["unit"] == ["patient"]
     assert manifest["guarantee"]["neighbours"] == PROTECTS
@@ -127,8 +131,19 @@ def test_three_tables_from_the_command_line(clinic: Path, capsys: pytest.Capture
         ('unit = "patient"', 'unit = ""', "privacy.unit ('') must be an attribute"),
         ('unit = "patient"', "unit = 3", "privacy.unit (3) must be"),
         ('unit = "patient"', 'unit = "patient"\nmax_results = 0', "privacy.max_results (0) must be a whole number"),
+        ('unit = "patient"', 'unit = "patient"\nmax_results = 99999999', "max_results (99999999) must be at most"),
         ('owner_via = "visit"', "", "table 'prescriptions' must say whose its rows are"),
         ('owner_via = "visit"', 'owner_via = "drug"', "must be unique in the table it points to"),
+        ('owner_via = "visit"', 'owner_via = "dose"', "owner_via ('dose') must be one of its attributes"),
+        ('owner = "pid"', 'owner = "pid"\nowner_via = "visit"', "owner_via ('visit') must be left out"),
+        ('owner = "pid"', 'owner = "pid"\nmax_rows = 0', "max_rows (0) must be a whole number"),
+        ('owner = "pid"', 'owner = "nobody"', "has no column 'nobody'"),
+        ('owner_via = "visit"', 'owner_via = "visit"\nmax_rows = 2', "must be of a table that has patient"),
+        (
+            'owner = "pid"\nunique = ["visit"]',
+            'owner_via = "visit"\nunique = ["visit"]',
+            "table 'visits': owner_via ('visit') must be unique in the table it points to",
+        ),
         ('owner_via = "visit"', "owners = 0", "owners (0) must be a whole number, at least 1"),
         ('unique = ["visit"]', "", "must be unique in the table it points to"),
         ('unique = ["visit"]', 'unique = ["visit"]\nbounds = "enforce"', "must be unique in the table it points to"),
@@ -175,6 +190,7 @@ def test_a_release_whose_domains_were_learned_of_rows_does_not_protect_owners() 
     tables = (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "b")))
     schema = dj.Schema(tables, attributes)
     frames = {name: pa.table(columns) for name, columns in rows.items()}
-    release = dj.release(schema, dj.Workload.marginals(schema, 1), frames, dj.Budget(epsilon=10.0, delta=1e-6), method="clipped")
+    budget = dj.Budget(epsilon=10.0, delta=1e-6)
+    release = dj.release(schema, dj.Workload.marginals(schema, 1), frames, budget, method="clipped")
     assert release.schema.attribute("a").values == ("rare",)
     assert "also_protects" not in release.facts

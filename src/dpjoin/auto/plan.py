@@ -229,7 +229,10 @@ def plan(
     notes, why = _notes(schema), chosen.why(schema)
     if may_be_one_table(schema, known.method, known.profile, workload):
         why += "; or it is released by itself, if what they hold promises less error so"
-    degrees = (1,) if len(schema.tables) == 1 else USUAL_DEGREES if degree is None else (degree,)
+    clipped, single = chosen.name == "clipped", len(schema.tables) == 1
+    degrees = (1,) if single and not clipped else USUAL_DEGREES if degree is None else (degree,)
+    if clipped and schema.max_results is not None:
+        degrees = (schema.max_results,)
     expected: tuple[Expected, ...] = ()
     buckets: tuple[Bucket, ...] = ()
     spending = _spending(schema, workload, budget, chosen, known.profile)

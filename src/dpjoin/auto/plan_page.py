@@ -32,7 +32,9 @@ def plan_page(spec: Spec, planned: Plan, *, degree: int | None = None, join_size
 def plan_data(spec: Spec, planned: Plan, degree: int | None = None, join_size: int | None = None) -> dict[str, Any]:
     """What the page holds."""
     degrees = sorted({*DEGREES, *([degree] if degree else [])})
-    several = bool(planned.expected) and len(spec.schema.tables) > 1
+    clipped = planned.method == "clipped"
+    known = clipped and spec.schema.max_results is not None
+    several = bool(planned.expected) and (clipped or len(spec.schema.tables) > 1) and not known
     return {
         "kind": "plan",
         "plan": planned.to_json(),

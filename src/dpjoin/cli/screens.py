@@ -63,7 +63,8 @@ def show_plan(plan: Plan) -> None:
     out.print(table(("group", ">queries", ">cells"), groups))
     _say_cut(out, len(plan.groups))
     if plan.expected:
-        heads = (">largest degree", ">sensitivity", ">join size ±", ">each count ±")
+        clipped = plan.method == "clipped"
+        heads = (">clipped at" if clipped else ">largest degree", ">sensitivity", ">join size ±", ">each count ±")
         sized = (">of the join",) if plan.expected[0].share_of_join is not None else ()
         rows = (
             (f"{e.degree:,}", f"{e.sensitivity:,}", number(e.count), number(e.cell))
@@ -76,7 +77,7 @@ def show_plan(plan: Plan) -> None:
         out.print(
             f"Expected noise, 90 % half-widths, before fitting"
             f"{'' if few else '; the fit usually makes counts two to four times better'}."
-            + (_LOOK_UP if len(plan.expected) > 1 else "")
+            + ((_LOOK_UP_CLIPPED if clipped else _LOOK_UP) if len(plan.expected) > 1 else "")
         )
     if plan.buckets:
         buckets = ((b.degrees, f"{b.sensitivity:,}", number(b.count), number(b.cell)) for b in plan.buckets)
@@ -89,6 +90,9 @@ def show_plan(plan: Plan) -> None:
 _LOOK_UP = (
     " The largest degree (how many rows of one table share one join value) is private: look up the row that resembles "
     "your data."
+)
+_LOOK_UP_CLIPPED = (
+    " Noisy numbers decide where join results are clipped: look up about how many of them most owners have, at most."
 )
 _BUCKETS = (
     "Parts that may come about, with 90 % half-widths before fitting. Every part is processed, also an empty one; "
@@ -208,16 +212,20 @@ def _method_words(release: Release) -> str:
 
 
 def _sensitivity_words(release: Release) -> str:
-    """How far one row moves what is measured: of the join, or of its own table where each table has its own model."""
+    """How far one row, or person, moves what is measured: of the join, or of tables with a model each."""
+    one = f"one {' and '.join(release.schema.unit) or 'row'}"
     strategy, parts = str(release.facts["strategy"]), release.model.parts if isinstance(release.model, Union) else ()
     kind = "row" if len(release.schema.tables) == 1 else "join result"
     bound = f"by at most {_counted(release.facts['sensitivity_bound'], kind, f'{kind}s')} (upper bound)"
-    if isinstance(release.model, Joined):
+    if isinstance(release.model, Joined) and release.schema.unit:
+        most = _counted(release.facts["sensitivity_bound"], "row", "rows")
+        words = f"{one} moves each table by at most {most}; tables are modelled one by one, and joined afterwards"
+    elif isinstance(release.model, Joined):
         words = "one row moves one cell of its own table by one; tables are modelled one by one, and joined afterwards"
     elif any(isinstance(part, Joined) for part in parts):
         words = f"one row moves what is measured of light values {bound}, and of heavy ones only its own table"
     else:
-        words = f"one row moves what is measured {'in each part ' if len(parts) > 1 else ''}{bound}"
+        words = f"{one} moves what is measured {'in each part ' if len(parts) > 1 else ''}{bound}"
     # Rows within enforced bounds, or within caps that do not fade.
     pushes = churn(release.schema) > 0 or (release.method in ("capped", "heavy_light") and "at most" in strategy)
     return words + ("; rows that it pushes out move as much each" if pushes else "")

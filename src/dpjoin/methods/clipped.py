@@ -88,6 +88,15 @@ def measure_few_owners(curator: Curator) -> Owners:
     return few_owners_told(curator.noisy_owners(owner_of_results(curator.schema), WIDE_EDGES, cost))
 
 
+def squared_moves(schema: Schema) -> tuple[int, int]:
+    """By how many limits, squared, one protected unit moves the size and the marginals: as the Curator will state."""
+    met = max((t.owners or 0 for t in schema.tables if t.private), default=0)
+    size, cells = (met**2, 2 * met**2) if met else (1, 1)
+    if schema.neighbours == ADD:
+        return size, cells
+    return (size, 2 * cells) if schema.unit and not met else (4 * size, 4 * cells)
+
+
 @dataclass(frozen=True)
 class Clipping:
     """Where to clip, how many join results that loses, and the error to expect, in join results."""
@@ -111,6 +120,7 @@ def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float
     counts = constants.LOST_ASKED if set(owner) & set(workload.attributes) else constants.LOST_CLIPPED
     whole = max(size, owners.size)
     hidden = whole - owners.size
+    for_size, for_cells = (rho / square for square in squared_moves(schema))
 
     def at(limit: int) -> Clipping:
         clip = Clip(owner=owner, limit=limit, steep=not schema.unit)
@@ -119,11 +129,12 @@ def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float
             lost = NoisyTotal(lost.noisy + hidden, math.hypot(lost.deviation, hidden))
         # What is left is measured, and grows to the whole size with its noise.
         left = max(whole - lost.noisy, constants.LEAST_KEPT * whole)
-        noise = fitted_noise(workload, bound=limit, size=left, rho=rho) * whole / left + size_noise(limit, rho)
+        noise = fitted_noise(workload, bound=limit, size=left, rho=for_cells) * whole / left
+        noise += size_noise(limit, for_size)
         return Clipping(clip, lost, noise + counts * lost.noisy)
 
     # The size itself is measured with a small share, and a large limit makes it worst of all.
-    count = rho * constants.COUNT_SHARE
+    count = for_size * constants.COUNT_SHARE
     best = min(map(at, owners.limits), key=lambda found: found.error + size_noise(found.clip.limit, count))
     tail = Tail(owners)
     wide = best_for_size(tail, best.clip, count / 2)
@@ -218,9 +229,7 @@ def resume(look: Look, left: Remainder, shares: ClippedShares, progress: Progres
 
 def stages(shares: ClippedShares, workload: Workload) -> tuple[Stage, ...]:
     owner, whole = " and ".join(owner_of_results(workload.schema)), shares.split.rho
-    first = [
-        Stage("owners", GAUSSIAN, float(shares.owners.rho / whole), f"how many {owner} have how many join results")
-    ]
+    first = [Stage("owners", GAUSSIAN, float(shares.owners.rho / whole), f"histogram of join results by {owner}")]
     count = float(shares.count.rho / whole)
     left = 1 - count - float(shares.owners.rho / whole)
     return (
@@ -233,7 +242,8 @@ def stages(shares: ClippedShares, workload: Workload) -> tuple[Stage, ...]:
 def noise_level(shares: ClippedShares, workload: Workload, results: int) -> NoiseLevel:
     """If join results are clipped at this number."""
     left = shares.split.rho - shares.owners.rho - shares.count.rho
-    return NoiseLevel.gaussian(workload, results, count=shares.count.rho, queries=left)
+    size, cells = map(math.sqrt, squared_moves(workload.schema))
+    return NoiseLevel.gaussian(workload, results, count=shares.count.rho, queries=left, times=size, cells=cells)
 
 
 def why(schema: Schema) -> str:

@@ -76,15 +76,18 @@ def check_unit(schema: Schema) -> None:
 
 def _check_table(schema: Schema, table: Table, unit: str) -> None:
     what = f"table {table.name!r}"
-    for name in (*table.owner, *([table.owner_via] if table.owner_via else [])):
+    via = () if table.owner_via is None else (table.owner_via,)
+    for key, name in (*(("owner", a) for a in table.owner), *(("owner_via", a) for a in via)):
         if name not in table.attributes:
             raise SpecError(
-                f"{what}: owner ({name!r}) must be one of its attributes; {suggest(name, table.attributes)}"
+                f"{what}: {key} ({name!r}) must be one of its attributes; {suggest(name, table.attributes)}"
             )
     if not table.private:
         return
-    if table.owners is not None and (owner_of(schema, table) or table.owner_via):
+    if table.owners is not None and (owner_of(schema, table) or via):
         raise SpecError(f"{what} has an owner, so owners ({table.owners}) must be left out")
+    if via and owner_of(schema, table):
+        raise SpecError(f"{what} has an owner, so owner_via ({table.owner_via!r}) must be left out")
     if table.owners is not None or owner_of(schema, table):
         return
     if table.owner_via is None:

@@ -227,6 +227,8 @@ def _owned(body: Mapping[str, Any], declared: Sequence[str], unit: tuple[str, ..
         owner = ()
     found["owner"] = [] if owner == unit else list(owner)
     if (most := _limit(found, "max_rows", where)) is not None:
+        if found.get("owner_via"):
+            raise SpecError(f"{where}max_rows ({most}) must be of a table that has {', '.join(unit)}; leave it out")
         named = ", ".join(found["owner"] or unit)
         found["max_degree"] = {**found.get("max_degree", {}), named: most}
     return found

@@ -353,6 +353,8 @@ class Schema:
         object.__setattr__(self, "unit", names(self.unit, "the unit of privacy"))
         most = self.max_results
         object.__setattr__(self, "max_results", most if most is None else whole(most, "max_results", least=1))
+        if (self.max_results or 0) > 2**24:
+            raise SpecError(f"max_results ({self.max_results}) must be at most {2**24:,}; leave it out")
         object.__setattr__(self, "neighbours", text(self.neighbours, "neighbours"))
         if self.neighbours not in (ADD, REPLACE):
             raise SpecError(f"neighbours ({self.neighbours!r}) must be {ADD!r} or {REPLACE!r}")

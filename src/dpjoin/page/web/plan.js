@@ -45,18 +45,21 @@ function errorSection({ plan, budget, by_degree, by_epsilon, join_size }) {
   const series = by_epsilon.map((s) => ({ ...s, points: s.points.filter((p) => p.cell) })).filter((s) => s.points.length);
   const same = series.every((s) => s.points.length === series[0].points.length);
   const some = same ? series : series.slice(-1);
-  const named = (s) => (by_degree.length ? `degree ${count(s.degree)}` : "each count");
+  const clipped = plan.method === "clipped";
+  const named = (s) => (by_degree.length ? `${clipped ? "clipped at" : "degree"} ${count(s.degree)}` : "each count");
+  const what = clipped ? "limit of join results" : "largest degree";
   const share = (v) => (join_size ? [percent(v / join_size)] : []);
   const last = join_size ? [{ title: "of the join", number: true }] : [];
   return section("error", "What error to expect",
     "Half-widths that cover 90 %, before the fit, which usually makes counts two to four times better.",
     degrees.length ? [
-      el("h3", {}, "By the largest degree"),
-      el("p", {}, "How many rows of one table share one join value at most is private, so the plan shows the noise for each case. " +
+      el("h3", {}, `By the ${what}`),
+      el("p", {}, (clipped ? "Noisy numbers decide where the join results of each owner are clipped, so the plan shows the noise for each case. "
+        : "How many rows of one table share one join value at most is private, so the plan shows the noise for each case. ") +
         `At epsilon ${exactly(budget.epsilon)}:`),
       el("figure", {}, lines(degrees.map((p) => count(p.at)), [curve(degrees, "cell", "each count ±"), curve(degrees, "count", "join size ±")], WIDTH,
-        "Noise by largest degree", { logarithmic: true })),
-      table("Noise by largest degree", [{ title: "largest degree", number: true }, { title: "sensitivity", number: true }, { title: "join size ±", number: true }, { title: "each count ±", number: true }, ...last],
+        `Noise by ${what}`, { logarithmic: true })),
+      table(`Noise by ${what}`, [{ title: what, number: true }, { title: "sensitivity", number: true }, { title: "join size ±", number: true }, { title: "each count ±", number: true }, ...last],
         degrees.map((p) => [count(p.at), count(p.sensitivity), shown(p.count), shown(p.cell), ...share(p.cell)])),
     ] : null,
     el("h3", {}, "By epsilon"),
