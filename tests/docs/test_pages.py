@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 import pages
 from dpjoin.spec.plain import KEYS
@@ -50,6 +51,20 @@ def test_a_search_finds_every_key_and_every_option(site: Path) -> None:
     options = set(re.findall(r"--[a-z][a-z-]+", pages.cli_page()))
     assert len(options) > 10
     assert options <= words
+
+
+def test_pages_read_the_same_on_a_forge_and_on_the_site(site: Path) -> None:
+    """As many items, tables, blocks and words in italics: the two kinds of Markdown nest lists differently."""
+    forge = MarkdownIt("commonmark").enable("table")
+    for page in (page for pattern in pages.PAGES for page in ROOT.glob(pattern)):
+        name = page.relative_to(ROOT).with_name("index.html" if page.name == "README.md" else f"{page.stem}.html")
+        _, _, article = (site / name).read_text(encoding="utf-8").partition("<article")
+        for tag in ("li", "table", "tr", "pre", "em", "strong"):
+            there, here = (
+                len(re.findall(f"<{tag}[ >]", text))
+                for text in (forge.render(page.read_text(encoding="utf-8")), article.partition("</article>")[0])
+            )
+            assert here == there, f"{page.name}: {here} <{tag}> on the site, {there} on a forge"
 
 
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
