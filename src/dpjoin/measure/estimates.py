@@ -17,6 +17,7 @@ import numpy as np
 
 from dpjoin import constants
 from dpjoin.measure.totals import NoisyTotal
+from dpjoin.model.terms import FloatArray
 
 
 @dataclass(frozen=True)
@@ -44,39 +45,41 @@ class Left:
         return (second * self.aligned + (1 - aligned) * self.by_chance) / (second + 1 - aligned)
 
 
+@dataclass(frozen=True, eq=False)
+class _Ways:
+    """If values are frequent in all tables to each of these degrees: how likely that is, and the size of the join."""
+
+    odds: FloatArray
+    whole: FloatArray
+    deviation: FloatArray
+
+    @property
+    def size(self) -> NoisyTotal:
+        mean = float(self.odds @ self.whole)
+        return NoisyTotal(mean, math.sqrt(float(self.odds @ ((self.whole - mean) ** 2 + self.deviation**2))))
+
+
 def likely_size(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> NoisyTotal:
     """About the size of the whole join, from what it is under caps, the most generous first, and what they leave."""
-    return _size_of(_ways(totals, left))
+    return _ways(totals, left).size
 
 
 def likely_shares(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> list[float]:
     """About which share of the join is lost under each caps, by ranks and by how sizes fall with caps."""
-    ways = _ways(totals, left)
-    return [sum(way.weight * (1 - some.between(way.aligned)) for way in ways) for some in left]
+    odds = _ways(totals, left).odds
+    return [float(odds @ [1 - some.between(aligned) for aligned in constants.ALIGNMENTS]) for some in left]
 
 
-@dataclass(frozen=True)
-class _Way:
-    """If values are frequent in all tables to this degree: how badly it fits, and the size of the whole join."""
-
-    aligned: float
-    misfit: float
-    whole: NoisyTotal
-    weight: float = 0.0
-
-
-def _ways(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> list[_Way]:
+def _ways(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> _Ways:
     """All degrees to which values may be frequent in all tables, by how likely they are.
 
     Ranks do not show a single hot value. A cap that cuts one makes the join too small, and so do all stricter ones:
     these do not count where more generous ones say that there is far more.
     """
-    by_count = [
-        _weighed([_way(totals[:n], left[:n], a) for a in constants.ALIGNMENTS]) for n in range(1, len(totals) + 1)
-    ]
+    by_count = [_ways_by(totals[:n], left[:n]) for n in range(1, len(totals) + 1)]
     most = left[0].size_between(1.0)
     ceiling = math.inf if most is None else constants.BEYOND * most
-    sizes = [replace(size, noisy=min(size.noisy, ceiling)) for size in map(_size_of, by_count)]
+    sizes = [replace(ways.size, noisy=min(ways.size.noisy, ceiling)) for ways in by_count]
     while any(
         some.noisy - sizes[-1].noisy > constants.UNLIKELY * math.hypot(some.deviation, sizes[-1].deviation)
         for some in sizes[:-1]
@@ -85,47 +88,40 @@ def _ways(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> list[_Way]:
     return by_count[len(sizes) - 1]
 
 
-def _weighed(ways: Sequence[_Way]) -> list[_Way]:
-    """With weights, by how well each fits."""
-    weights = np.exp([(min(way.misfit for way in ways) - way.misfit) / 2 for way in ways])
-    return [replace(way, weight=float(w)) for way, w in zip(ways, weights / weights.sum(), strict=True)]
+def _ways_by(totals: Sequence[NoisyTotal], left: Sequence[Left]) -> _Ways:
+    """For each degree, the size of the whole join that fits these caps best, by how far off numbers may be."""
+    noisy, noise = (np.array([getattr(total, name) for total in totals]) for name in ("noisy", "deviation"))
+    hidden, doubt = (np.array([getattr(some, name) for some in left]) for name in ("hidden", "doubt"))
+    shown = np.array([[some.between(aligned) for some in left] for aligned in constants.ALIGNMENTS])
+    kept = shown * (1 - hidden)
 
-
-def _size_of(ways: Sequence[_Way]) -> NoisyTotal:
-    mean = sum(way.weight * way.whole.noisy for way in ways)
-    variance = sum(way.weight * ((way.whole.noisy - mean) ** 2 + way.whole.deviation**2) for way in ways)
-    return NoisyTotal(mean, math.sqrt(variance))
-
-
-def _way(totals: Sequence[NoisyTotal], left: Sequence[Left], aligned: float) -> _Way:
-    """The size of the whole join that fits best, by how far off numbers may be, and how well that is."""
-    noisy = np.array([total.noisy for total in totals])
-    noise = np.array([total.deviation for total in totals])
-    shown = np.array([some.between(aligned) for some in left])
-    kept = shown * (1 - np.array([some.hidden for some in left]))
-
-    doubt = np.array([some.doubt for some in left])
-
-    def closest(about: float = 0.0, together: float = 0.0) -> tuple[NoisyTotal, float]:
-        """With the misfit, for a join of about this size, if so much of what is misjudged has the same direction.
-
-        In units of noise, which may differ by far.
+    def closest(about: FloatArray, together: float = 0.0) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sizes, deviations and misfits, for joins of about this size, if so much of what is misjudged has the same
+        direction. In units of noise, which may differ by far.
         """
-        off, hidden = about * constants.MISJUDGED * (1 - shown) * kept / noise, about * doubt / noise
-        covariance = np.diag(1 + (1 - together) * off**2) + together * np.outer(off, off) + np.outer(hidden, hidden)
+        off = about[:, None] * constants.MISJUDGED * (1 - shown) * kept / noise
+        unseen = about[:, None] * doubt / noise
+        covariance = together * off[:, :, None] * off[:, None, :] + unseen[:, :, None] * unseen[:, None, :]
+        covariance += np.eye(len(totals)) * (1 + (1 - together) * off**2)[:, None, :]
         # None counts against itself: a size is between those that single caps tell.
-        weights = np.maximum(0.0, np.linalg.solve(covariance, kept / noise))
-        weights /= weights @ (kept / noise)
-        found = NoisyTotal(float(weights @ (noisy / noise)), math.sqrt(float(weights @ covariance @ weights)))
-        missed = (noisy - found.noisy * kept) / noise
-        return found, float(missed @ np.linalg.solve(covariance, missed))
+        weights = np.maximum(0.0, _solved(covariance, kept / noise))
+        weights /= (weights * (kept / noise)).sum(axis=1, keepdims=True)
+        size = weights @ (noisy / noise)
+        missed = (noisy - size[:, None] * kept) / noise
+        variance = np.einsum("ai,aij,aj->a", weights, covariance, weights)
+        return size, np.sqrt(variance), (missed * _solved(covariance, missed)).sum(axis=1)
 
     # How sizes fall tells which way it is, so there every cap is a witness of its own; the size is less certain.
-    about = max(0.0, closest()[0].noisy)
-    (whole, _), (_, misfit) = closest(about, constants.SAME_DIRECTION), closest(about)
+    about = np.maximum(0.0, closest(np.zeros(len(shown)))[0])
+    (whole, deviation, _), (*_, misfit) = closest(about, constants.SAME_DIRECTION), closest(about)
     # What lies further apart than it should is less certain than it says.
-    apart = max(1.0, math.sqrt(misfit / max(1, len(totals) - 1)))
-    expected = left[0].size_between(aligned)
-    if expected:
-        misfit += (math.log(max(1.0, whole.noisy) / expected) / constants.SIZE_EXPECTED) ** 2
-    return _Way(aligned, misfit, replace(whole, deviation=apart * whole.deviation))
+    apart = np.maximum(1.0, np.sqrt(misfit / max(1, len(totals) - 1)))
+    expected = [left[0].size_between(aligned) for aligned in constants.ALIGNMENTS]
+    if all(expected):
+        misfit = misfit + (np.log(np.maximum(1.0, whole) / np.array(expected)) / constants.SIZE_EXPECTED) ** 2
+    odds = np.exp((misfit.min() - misfit) / 2)
+    return _Ways(odds / odds.sum(), whole, apart * deviation)
+
+
+def _solved(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.solve(matrices, vectors[:, :, None])[:, :, 0])

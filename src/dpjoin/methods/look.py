@@ -7,6 +7,7 @@ of a histogram. Then the join sizes that a few caps leave. Everything decided fr
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -37,7 +38,13 @@ from dpjoin.methods.noise_forecast import size_noise
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
-from dpjoin.privacy.degree_bounds import RowWeights, bound_is_public, degree_caps
+from dpjoin.privacy.degree_bounds import (
+    RowWeights,
+    bound_is_public,
+    declared_limits,
+    degree_caps,
+    most_results,
+)
 from dpjoin.privacy.parts import NoisyRanks, Question
 from dpjoin.spec.schema import DegreeBound, Schema, with_caps
 from dpjoin.spec.workload import Workload
@@ -99,9 +106,9 @@ def cap_bounds(caps: Caps) -> dict[str, list[DegreeBound]]:
 
 def public_bound_of(schema: Schema, caps: Caps) -> int:
     """The bound that caps give: the most join results that one row can be in."""
-    names = frozenset(t.name for t in schema.tables)
-    found = degree_caps(with_caps(schema, cap_bounds(caps)))
-    return max(found.get(names - {t}, 1) for t in schema.private_tables)
+    names, capped = frozenset(t.name for t in schema.tables), with_caps(schema, cap_bounds(caps))
+    limits = declared_limits(capped)
+    return max(most_results(capped, names - {t}, limits) or 1 for t in schema.private_tables)
 
 
 def fading_price(workload: Workload) -> float | None:
@@ -366,11 +373,10 @@ def _raised(schema: Schema, caps: Caps) -> Caps:
     """Every cap as large as it can be without a larger bound: what is free is not cut, though nothing be seen there."""
     bound = public_bound_of(schema, caps)
     for at in sorted(caps):
-        for edge in reversed([e for e in EDGES if caps[at] < e <= bound]):
-            raised = {**caps, at: edge}
-            if public_bound_of(schema, raised) <= bound:
-                caps = raised
-                break
+        edges = [e for e in EDGES if caps[at] < e <= bound]
+        free = bisect_right(edges, bound, key=lambda e: public_bound_of(schema, {**caps, at: e}))
+        if free:
+            caps = {**caps, at: edges[free - 1]}
     return caps
 
 
