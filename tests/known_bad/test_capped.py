@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,16 +49,15 @@ def five(schema: Schema, ranks: Sequence[NoisyRanks]) -> list[Caps]:
     return [{("r", ("A",)): 5, ("s", ("A",)): 5}]
 
 
-def found_wrong(make: Callable[[Any], Engine], count: int) -> list[str]:
+def found_wrong(make: Callable[[Any], Engine], count: int) -> Iterator[str]:
+    """What is wrong with a release of some instances, one after the other."""
     rng = np.random.default_rng(4)
     schema = schema_of("two")
     workload = dj.Workload.marginals(schema, 1)
-    found = []
     for _ in range(count):
         rows = edge_rows(rng)
         wrong, _ = audited(run_on(make, workload, SHARP), rows, changed(schema, rows, rng), SHARP)
-        found += wrong
-    return found
+        yield from wrong
 
 
 def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +65,7 @@ def test_a_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(look, "fading_price", lambda workload: None)
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: DropsValues(schema, t), 40))
-    assert found_wrong(lambda t: BruteEngine(schema, t), 40) == []
+    assert not any(found_wrong(lambda t: BruteEngine(schema, t), 40))
 
 
 def test_a_pushed_out_row_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +90,7 @@ def test_a_fading_value_that_is_dropped_whole_is_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(look, "candidate_caps", five)
     schema = schema_of("two")
     assert any("sensitivity" in w for w in found_wrong(lambda t: Drops(schema, t), 40))
-    assert found_wrong(lambda t: BruteEngine(schema, t), 40) == []
+    assert not any(found_wrong(lambda t: BruteEngine(schema, t), 40))
 
 
 def test_caps_from_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,4 +108,4 @@ def test_caps_from_exact_degrees_are_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(look, "candidate_caps", exact_caps)
     schema = schema_of("two")
-    assert found_wrong(lambda t: Peeking(schema, t), 60) != []
+    assert any(found_wrong(lambda t: Peeking(schema, t), 60))

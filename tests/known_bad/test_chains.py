@@ -43,4 +43,4 @@ def test_scopes_from_the_exact_number_of_rows_are_caught(exact: bool, monkeypatc
         outcome, curator = per_table_on(BruteEngine(schema, tables), kind, tape)
         return told(outcome), curator
 
-    assert bool(problems(run, rows, fewer)) == exact
+    assert any(problems(run, rows, fewer)) == exact

@@ -76,7 +76,7 @@ def heavy_light_run(change: Change) -> Callable[[type[Curator], Any, Tape], tupl
 
 @pytest.mark.parametrize("pair", [(HOT, ONE_LESS), (LONE, ABSENT)])
 def test_the_correct_algorithm_is_not_flagged(pair: tuple[Rows, Rows]) -> None:
-    assert problems(heavy_light_run(lambda kind: kind), *pair) == []
+    assert not any(problems(heavy_light_run(lambda kind: kind), *pair))
 
 
 def alone_twice(change: Change) -> Callable[[type[Curator], Any, Tape], tuple[Any, Curator]]:
@@ -214,4 +214,4 @@ def test_a_join_of_models_that_has_the_exact_size_is_caught(exact: bool, monkeyp
         outcome, curator = per_table_on(BruteEngine(schema, tables), kind, tape)
         return told(outcome), curator
 
-    assert bool(problems(run, HOT, ONE_LESS)) == exact
+    assert any(problems(run, HOT, ONE_LESS)) == exact

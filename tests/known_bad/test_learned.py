@@ -84,7 +84,7 @@ def test_a_threshold_below_twice_the_half_width_is_caught(monkeypatch: pytest.Mo
     honest = gate.values_above
     monkeypatch.setattr(gate, "values_above", lambda exact, counts, threshold: honest(exact, counts, threshold // 4))
     rows = instance_of()
-    found = [replay_violations(asked(ROWS), rows, without_row(rows)) for _ in range(8)]
+    found = (replay_violations(asked(ROWS), rows, without_row(rows)) for _ in range(8))
     assert ["support: 'domain of a: values' lists a value that the neighbour cannot list"] in found
 
 

@@ -166,9 +166,10 @@ def arrow_of(schema: dj.Schema, rows: Rows) -> dict[str, pa.Table]:
 TRIES = 8
 
 
-def problems(run: Callable[[type[Curator], Any, Tape], tuple[Any, Curator]], first: Rows, second: Rows) -> list[str]:
-    """Everything that replay finds in some tries, on the pair in both directions."""
-    found: list[str] = []
+def problems(
+    run: Callable[[type[Curator], Any, Tape], tuple[Any, Curator]], first: Rows, second: Rows
+) -> Iterator[str]:
+    """Everything that replay finds in some tries, one after the other, on the pair in both directions."""
     for turn in range(TRIES):
         curators: list[Any] = []
 
@@ -177,10 +178,9 @@ def problems(run: Callable[[type[Curator], Any, Tape], tuple[Any, Curator]], fir
             curators.append(curator)  # noqa: B023
             return released
 
-        found += replay_violations(once, *((first, second) if turn % 2 else (second, first)))
+        yield from replay_violations(once, *((first, second) if turn % 2 else (second, first)))
         if len(curators) == 2:
-            found += overpaid(curators[1])
-    return found
+            yield from overpaid(curators[1])
 
 
 KEY = dj.Attribute(name="A", key=True)
