@@ -6,13 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpjoin.auto.registry import (
-    as_if_read,
-    chosen_method,
-    finished,
-    reads_bounds,
-    without_laplace,
-)
+from dpjoin.auto.registry import as_if_read, chosen_method, finished, reads_bounds, without_laplace
 from dpjoin.engine.interface import Engine
 from dpjoin.errors import SpecError
 from dpjoin.measure.domains import DomainCosts, Learned, domain_costs, learn_domains

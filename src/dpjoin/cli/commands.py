@@ -454,9 +454,7 @@ def doctor(
 
 
 @app.command(epilog=_example("dpjoin demo -o my-first-release"))
-def demo(
-    out: Annotated[Path | None, _out("DIR", "The new folder to write.  [default: demo-release]")] = None,
-) -> None:
+def demo(out: Annotated[Path | None, _out("DIR", "The new folder to write.  [default: demo-release]")] = None) -> None:
     """Run the whole flow on sample data.
 
     It comes with dpjoin (flights and weather) and takes less than a minute.

@@ -64,12 +64,7 @@ def _table(path: Path, table: Mapping[str, Any]) -> Metadata:
         if (line := _domain(column)) is not None:
             domains[name] = line
     unit, url = table.get("privacyUnit"), table.get("url")
-    return Metadata(
-        path,
-        url if isinstance(url, str) else None,
-        domains,
-        unit if isinstance(unit, str) else None,
-    )
+    return Metadata(path, url if isinstance(url, str) else None, domains, unit if isinstance(unit, str) else None)
 
 
 def _domain(column: Mapping[str, Any]) -> str | None:

@@ -306,11 +306,7 @@ class ClusterTables:
         return self._columns(self._schema.in_order(common))
 
     def _exact_spread(
-        self,
-        tables: Scope,
-        at: int,
-        pairs: Sequence[tuple[Scope, Scope]],
-        within: Mapping[str, Sequence[Scope]],
+        self, tables: Scope, at: int, pairs: Sequence[tuple[Scope, Scope]], within: Mapping[str, Sequence[Scope]]
     ) -> dict[Scope, Exact]:
         """Marginals of two tables in one pass over the rows of one, which meet the other's cells in columns.
 

@@ -27,12 +27,7 @@ class DuckEngine(LocalEngine):
     """
 
     def __init__(
-        self,
-        schema: Schema,
-        tables: Mapping[str, object],
-        *,
-        attributes: Sequence[str],
-        memory: Memory | None = None,
+        self, schema: Schema, tables: Mapping[str, object], *, attributes: Sequence[str], memory: Memory | None = None
     ) -> None:
         touched, limit = _touched(schema, attributes), memory or memory_of(None)
         store = self._store = open_store(schema, tables, partial(DuckStore, memory=limit))

@@ -134,11 +134,7 @@ class Tables:
         return Tables(schema, {**self._exact_counts, **some}, self._exact_values)
 
     def _changed(
-        self,
-        name: str,
-        by: Iterable[Scope],
-        of_rows: Callable[[Counts], Counts],
-        of_degrees: Callable[[Exact], Exact],
+        self, name: str, by: Iterable[Scope], of_rows: Callable[[Counts], Counts], of_degrees: Callable[[Exact], Exact]
     ) -> TableCounts:
         """A table of which some rows go or count less, by the degrees of their values of some attributes.
 

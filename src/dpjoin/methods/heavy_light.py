@@ -29,14 +29,7 @@ from dpjoin.measure.shares import half_width, round_down
 from dpjoin.measure.totals import measure_total
 from dpjoin.methods import fading
 from dpjoin.methods.capped import best_candidate, grown, look_stages
-from dpjoin.methods.common_key import (
-    cells_of,
-    check_common,
-    common_attributes,
-    everywhere,
-    listed_degrees,
-    part_facts,
-)
+from dpjoin.methods.common_key import cells_of, check_common, common_attributes, everywhere, listed_degrees, part_facts
 from dpjoin.methods.correlated_degrees import correlation_range, key_degrees, key_error
 from dpjoin.methods.look import (
     Caps,

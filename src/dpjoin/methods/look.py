@@ -38,13 +38,7 @@ from dpjoin.methods.noise_forecast import size_noise
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.accounting import Concentrated, Split
 from dpjoin.privacy.curator import Bound, Curator
-from dpjoin.privacy.degree_bounds import (
-    RowWeights,
-    bound_is_public,
-    declared_limits,
-    degree_caps,
-    most_results,
-)
+from dpjoin.privacy.degree_bounds import RowWeights, bound_is_public, declared_limits, degree_caps, most_results
 from dpjoin.privacy.parts import NoisyRanks, Question
 from dpjoin.spec.schema import DegreeBound, Schema, with_caps
 from dpjoin.spec.workload import Workload

@@ -336,10 +336,7 @@ class Joined(Estimate):
 
 
 def _contracted(
-    factors: Sequence[Factor],
-    keep: Scope,
-    listed: str | None,
-    places: tuple[int, IntArray] | None = None,
+    factors: Sequence[Factor], keep: Scope, listed: str | None, places: tuple[int, IntArray] | None = None
 ) -> FloatArray:
     """As `factor.contracted`, some listed values at a time where they are many.
 

@@ -87,11 +87,7 @@ class Domain:
         if parts:
             left = parts[0]
             if all(p <= left or not p & left for p in parts):
-                return cls(
-                    tuple(a for a in names if a in left),
-                    tuple(a for a in names if a not in left),
-                    dict(sizes),
-                )
+                return cls(tuple(a for a in names if a in left), tuple(a for a in names if a not in left), dict(sizes))
             return cls(tuple(names), (), dict(sizes))
         # Work grows with the two sides: as even as can be, and a key of many values by itself.
         cut = min(

@@ -15,13 +15,7 @@ from functools import cached_property
 from dpjoin.canonical import flag, fraction, instance, items, real
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.privacy.conversion import advanced_composition_epsilon, largest_rho
-from dpjoin.privacy.gaussian import (
-    GRAIN,
-    LARGEST_DELTA,
-    SMALLEST_EPSILON,
-    largest_gaussian_rho,
-    tail_delta,
-)
+from dpjoin.privacy.gaussian import GRAIN, LARGEST_DELTA, SMALLEST_EPSILON, largest_gaussian_rho, tail_delta
 from dpjoin.privacy.truncated import gaussian_delta
 
 

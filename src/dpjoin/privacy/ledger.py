@@ -14,16 +14,7 @@ from fractions import Fraction
 
 from dpjoin.canonical import instance
 from dpjoin.errors import BudgetError
-from dpjoin.privacy.accounting import (
-    OPTION_SHARE,
-    PAPER,
-    Approximate,
-    Budget,
-    Composition,
-    Concentrated,
-    Cost,
-    Pure,
-)
+from dpjoin.privacy.accounting import OPTION_SHARE, PAPER, Approximate, Budget, Composition, Concentrated, Cost, Pure
 from dpjoin.privacy.conversion import advanced_composition_epsilon
 
 Place = Mapping[str, int]

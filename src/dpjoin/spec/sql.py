@@ -38,17 +38,7 @@ from dpjoin.spec.sql_tree import (
     walk,
     written,
 )
-from dpjoin.spec.workload import (
-    CELLS,
-    MOST_VALUES,
-    Average,
-    Factor,
-    Kronecker,
-    Masked,
-    amounts,
-    kronecker,
-    where,
-)
+from dpjoin.spec.workload import CELLS, MOST_VALUES, Average, Factor, Kronecker, Masked, amounts, kronecker, where
 
 _COLUMNS_ONLY = "SQL: GROUP BY takes columns only; put the grouping into the attribute's values or bins"
 _ANSWERS = "SELECT row FROM answers"

@@ -306,10 +306,7 @@ class Products:
 
     @cached_property
     def max_abs(self) -> int:
-        return max(
-            (math.prod(largest_weight(w[i]) for _, w in self.parts) for i in range(len(self))),
-            default=0,
-        )
+        return max((math.prod(largest_weight(w[i]) for _, w in self.parts) for i in range(len(self))), default=0)
 
     def rows(self, indices: Sequence[int]) -> Products:
         """The same group with only some of its queries."""

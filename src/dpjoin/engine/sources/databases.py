@@ -30,8 +30,7 @@ def _open_duckdb(opening: Opening, origin: str, path: Path, table: str | None) -
     with unreadable(opening.name, origin, "DuckDB or SQLite"):
         attach(connection, path, alias)
         found = connection.execute(
-            "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ?",
-            [catalog],
+            "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ?", [catalog]
         ).fetchall()
     known = {t if s == "main" else f"{s}.{t}": (s, t) for s, t in found}
     schema_name, table_name = known[_table_of(opening.name, origin, table, list(known))]
