@@ -272,8 +272,9 @@ def _within_bounds(schema: Schema, table: Table, rows: list[dict[str, object]]) 
         seen: Counter[tuple[object, ...]] = Counter()
         for i in order:
             value = tuple(rows[i][a] for a in bound.attributes)
-            seen[value] += 1
-            stays[i] &= seen[value] <= bound.limit
+            if None not in value:  # rows without a value do not share one
+                seen[value] += 1
+                stays[i] &= seen[value] <= bound.limit
     return [row for row, kept in zip(rows, stays, strict=True) if kept]
 
 

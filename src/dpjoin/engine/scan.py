@@ -269,6 +269,9 @@ class Scan:
         ranks = []
         for bound, rank in zip(self.table.bounds, ranked, strict=True):
             group = ", ".join(groups[a] for a in bound.attributes)
+            # As in SQL, rows without a value do not share one.
+            unjoined = (self._column(a).sql for a in bound.attributes if a not in self.joins)
+            group += "".join(f", CASE WHEN {value} IS NULL THEN {place} END" for value in unjoined)
             ranks.append(f"row_number() OVER (PARTITION BY {group} ORDER BY {place}) AS {rank}")
         places = f"row_number() OVER (ORDER BY {', '.join(order)}) AS {place}"
         placed = f"(SELECT *, {places} FROM {opened.view}{_where(conditions)}) AS placed"
