@@ -16,13 +16,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 import dpjoin as dj
-from dpjoin.engine import spill
+from dpjoin.engine import scan, spill
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Clip, Labels, RowWeights
 from dpjoin.measure.shares import half_width, one_sided
@@ -398,6 +399,26 @@ def test_rows_without_a_value_are_not_alike() -> None:
             brute = BruteEngine(schema, {"r": pa.table(rows).to_pylist(), "s": [{"k": 0}]})
             expected = [1] * min(number, 4) + [0] * (4 - number)
             assert engine.exact_answers([group])[0].tolist() == brute.exact_answers([group])[0].tolist() == expected
+
+
+def test_a_row_does_not_decide_how_others_are_spelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB took A and a for one value where a column's collation says so, and wrote all of them as it found the first:
+    with a row of A more, no row of a was listed, and none was joined."""
+    monkeypatch.setattr(scan, "BATCH_ROWS", 1)  # the store groups the rows
+    monkeypatch.setattr(scan, "ALIKE", 0)
+    for number, spelt in enumerate((["a"] * 9, ["A", *["a"] * 9])):
+        path = tmp_path / f"{number}.duckdb"
+        with duckdb.connect(path) as connection:
+            connection.execute("CREATE TABLE r (k VARCHAR COLLATE NOCASE)")
+            connection.executemany("INSERT INTO r VALUES (?)", [[text] for text in spelt])
+        alone = dj.Schema((dj.Table(name="r", attributes=("k",)),), (dj.Attribute(name="k", learn=True),))
+        exact = DuckEngine(alone, {"r": (path, "r")}, attributes=("k",)).exact_values("k", 1)
+        listed = dict(zip(exact.exact_values(np.arange(len(exact.exact_counts))), exact.exact_counts, strict=True))
+        assert listed == {("a",): 9} | ({("A",): 1} if number else {})
+        tables = (dj.Table(name="r", attributes=("k",)), dj.Table(name="s", attributes=("k",)))
+        joined = dj.Schema(tables, (dj.Attribute(name="k", key=True),))
+        engine = DuckEngine(joined, {"r": (path, "r"), "s": pa.table({"k": ["a"]})}, attributes=())
+        assert engine.exact_join_size() == 9
 
 
 def test_values_that_are_not_listed_may_have_degrees_up_to_the_threshold() -> None:

@@ -36,7 +36,10 @@ def _open_duckdb(opening: Opening, origin: str, path: Path, table: str | None) -
     schema_name, table_name = known[_table_of(opening.name, origin, table, list(known))]
     with unreadable(opening.name, origin, "DuckDB"):
         rows = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
-        return opening.viewed(origin, rows)
+        columns = connection.execute(f"DESCRIBE {rows}").fetchall()
+        # The bytes decide what is equal, whatever a column's collation says: grouped by that, texts stand for others.
+        texts = [f'{identifier(c)} COLLATE "binary" AS {identifier(c)}' for c, kind, *_ in columns if kind == "VARCHAR"]
+        return opening.viewed(origin, f"(SELECT * REPLACE ({', '.join(texts)}) FROM {rows})" if texts else rows)
 
 
 def _open_sqlite(opening: Opening, origin: str, path: Path, table: str | None) -> OpenedTable:
