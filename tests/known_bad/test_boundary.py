@@ -402,8 +402,8 @@ def test_rows_without_a_value_are_not_alike() -> None:
 
 
 def test_a_row_does_not_decide_how_others_are_spelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB took A and a for one value where a column's collation says so, and wrote all of them as it found the first:
-    with a row of A more, no row of a was listed, and none was joined."""
+    """DuckDB took A and a for one value where a column's collation says so, and wrote all of them as it found the
+    first: with a row of A more, no row of a was listed, and none was joined."""
     monkeypatch.setattr(scan, "BATCH_ROWS", 1)  # the store groups the rows
     monkeypatch.setattr(scan, "ALIKE", 0)
     for number, spelt in enumerate((["a"] * 9, ["A", *["a"] * 9])):
