@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpjoin as dj
 from dpjoin.auto.plan import plan
+from dpjoin.model.terms import SINGLE_CELLS
 from dpjoin.page.shell import json_data, script_of
 from dpjoin.released.files import report_of
 from dpjoin.released.report.cost import told
@@ -66,6 +68,22 @@ def test_it_is_a_function_of_the_loaded_folder(name: str, tmp_path: Path) -> Non
 
 
 def test_a_release_that_was_just_made_says_what_its_folder_says(folder: Path) -> None:
+    assert (folder / "report.html").read_text(encoding="utf-8") == report_of(folder)
+
+
+def test_so_does_one_that_is_large_enough_for_single_precision(tmp_path: Path) -> None:
+    """Its bars are those of the model as it is loaded, to the last bit."""
+    tables = (dj.Table(name="r", attributes=("k", "a")), dj.Table(name="s", attributes=("k", "b", "c")))
+    domains = {"k": {"key": True}, "a": {"range": (0, 39)}, "b": {"range": (0, 39)}, "c": {"range": (0, 19)}}
+    schema = dj.Schema(tables, tuple(dj.Attribute(name=a, **domain) for a, domain in domains.items()))
+    rng = np.random.default_rng(1)
+    rows = {t.name: pa.table({a: rng.integers(0, 20, 2_000) for a in t.attributes}) for t in tables}
+    workload = dj.Workload.marginals(schema, [("a", "b"), ("b", "c")])
+    release = dj.release(schema, workload, rows, BUDGET, method="clipped")
+    assert release.model.domain.cells > SINGLE_CELLS
+    folder = release.save(tmp_path / "out")
+    bars = [r.error("SELECT a, b, COUNT(*) FROM joined GROUP BY a, b").tolist() for r in (release, dj.load(folder))]
+    assert bars[0] == bars[1]
     assert (folder / "report.html").read_text(encoding="utf-8") == report_of(folder)
 
 

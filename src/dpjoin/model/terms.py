@@ -291,7 +291,8 @@ class Terms:
         """The model's cells, rows x columns: total * softmax of the logits."""
         table: RealArray = np.empty((self.domain.rows, self.domain.columns), dtype)
         self.exponentials(potentials, table)
-        table *= total / float(table.sum())
+        # A number of numpy's would multiply in double precision, which one of Python's, from a folder, does not.
+        table *= dtype(total / float(table.sum()))
         return table
 
     def marginals(self, potentials: FloatArray, total: float, dtype: DType = np.float64) -> Marginals:
