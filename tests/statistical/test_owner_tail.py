@@ -7,8 +7,10 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import dpjoin as dj
 from dpjoin.measure.owner_counts import owners_told
 from dpjoin.measure.owner_tail import Tail
 from dpjoin.measure.ranks import EDGES
@@ -71,3 +73,37 @@ def test_where_owners_are_alike_nothing_is_said_to_be_hidden(name: str) -> None:
         lost, told = told_of(results, rng)
         assert abs(told.noisy - lost) <= 0.05 * results.sum()
         assert told.deviation <= 0.05 * results.sum()
+
+
+def test_bars_hold_where_few_owners_are_alike() -> None:
+    """Five hundred with about eighty results each: they fall from there on, and not from the first bucket."""
+    rng, held, off = np.random.default_rng(9), [], []
+    for _ in range(30):
+        results = rng.poisson(80, 500)
+        lost, told = told_of(results, rng)
+        held.append(abs(told.noisy - lost) <= 1.645 * told.deviation)
+        off.append((told.noisy - lost) / results.sum())
+    assert np.mean(held) >= 0.85
+    assert abs(np.median(off)) <= 0.05
+
+
+def test_a_release_reckons_with_the_size_that_its_look_saw() -> None:
+    """Sixty owners with more than half of the join results: noise hides them in the histogram, and not from caps."""
+    rng = np.random.default_rng(10)
+    degrees = np.concatenate([rng.poisson(5, 2000), rng.poisson(200, 60)])
+    ids = np.repeat(np.arange(len(degrees)), degrees)
+    attributes = [dj.Attribute(name="id", key=True), *(dj.Attribute(name=a, values=["x", "y"]) for a in "ab")]
+    tables = [dj.Table(name=name, attributes=["id", a]) for name, a in (("r", "a"), ("s", "b"))]
+    schema = dj.Schema(tables=tables, attributes=attributes)
+    rows = (np.arange(len(degrees)), "a"), (ids, "b")
+    sources = {
+        t.name: pa.table({"id": pa.array(of), a: pa.array(rng.choice(["x", "y"], len(of)))})
+        for t, (of, a) in zip(tables, rows, strict=True)
+    }
+    off, bars = [], []
+    for _ in range(8):
+        made = dj.release(schema, dj.Workload.marginals(schema, 1), sources, dj.Budget(epsilon=1.0, delta=1e-6))
+        off.append(abs(made.join_size - len(ids)))
+        bars.append(float(made.error("SELECT COUNT(*) FROM joined")[0]))
+    assert np.mean(np.array(off) <= bars) >= 0.75
+    assert max(bars) < len(ids)

@@ -51,7 +51,8 @@ class Tail:
     def start(self) -> int:
         """The last bucket beyond which many owners stand out of noise."""
         beyond = np.append(np.cumsum(self.owners.owners[::-1])[::-1][1:], 0.0)
-        return int(np.max(np.flatnonzero(beyond > constants.MANY_OWNERS * self.owners.deviation), initial=0))
+        many = min(constants.MANY_OWNERS * self.owners.deviation, max(0.0, float(self.owners.owners.sum())) / 4)
+        return int(np.max(np.flatnonzero(beyond > many), initial=0))
 
     @cached_property
     def shapes(self) -> Shapes:

@@ -108,6 +108,8 @@ class Clipping:
     """A larger limit, under which the size of the join is measured, too; None where that would be no better."""
     tail: Tail | None = None
     """What is known of owners that noise hides; None where a limit is declared, so that there are none."""
+    size: NoisyTotal | None = None
+    """The size of the join as a look saw it."""
 
 
 def best_clipping(workload: Workload, owners: Owners, rho: Fraction, size: float = 1.0) -> Clipping:
@@ -184,7 +186,7 @@ def _released(curator: Curator, workload: Workload, shares: ClippedShares, progr
 def release_clipping(
     curator: Curator, workload: Workload, best: Clipping, count: Concentrated, progress: Progress
 ) -> Outcome:
-    """Measure the clipped join, and make up for what was lost of its size."""
+    """Measure the clipped join, and make up for what was lost of its size: by its tail, and by the size of a look."""
     count = count if best.wide is None else Concentrated(round_down(count.rho / 2))
     lost = best.lost
     with one_blas_thread():
@@ -195,6 +197,12 @@ def release_clipping(
         if best.wide is not None and best.tail is not None:
             more = NoisyTotal(whole.noisy - model.total, math.hypot(whole.deviation, total.deviation))
             lost = best.tail.with_sizes(best.clip, best.wide, more).lost(best.clip)
+        if best.size is not None:
+            seen = NoisyTotal(best.size.noisy - model.total, math.hypot(best.size.deviation, total.deviation))
+            # A histogram hides few owners far beyond the others: it is off by what both are apart, if that is no noise.
+            off = max(lost.deviation**2, (seen.noisy - lost.noisy) ** 2 - seen.deviation**2)
+            lost = NoisyTotal(lost.noisy, math.sqrt(off)).combined(seen)
+            lost = replace(lost, noisy=max(0.0, lost.noisy))
     model = grown(model, lost)
     owner, limit = " and ".join(best.clip.owner), best.clip.limit
     how = f"join results of each {owner} count at most as {limit:,}"
@@ -223,7 +231,7 @@ def forecast(look: Look, left: Remainder, shares: ClippedShares) -> float | None
 
 def resume(look: Look, left: Remainder, shares: ClippedShares, progress: Progress) -> Outcome:
     assert look.owners is not None
-    best = best_clipping(look.workload, look.owners, left.capped, _surely(look))
+    best = replace(best_clipping(look.workload, look.owners, left.capped, _surely(look)), size=look.size)
     return release_clipping(look.curator, look.workload, best, shares.count, progress)
 
 
