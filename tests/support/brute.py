@@ -271,8 +271,9 @@ def _within_bounds(schema: Schema, table: Table, rows: list[dict[str, object]]) 
     for bound in table.bounds:
         seen: Counter[tuple[object, ...]] = Counter()
         for i in order:
-            value = tuple(rows[i][a] for a in bound.attributes)
-            if None not in value:  # rows without a value do not share one
+            # NaN is one value in a group, as in SQL; rows without a value do not share one.
+            value = tuple("nan" if v is not None and _missing(v) else v for v in (rows[i][a] for a in bound.attributes))
+            if None not in value:
                 seen[value] += 1
                 stays[i] &= seen[value] <= bound.limit
     return [row for row, kept in zip(rows, stays, strict=True) if kept]

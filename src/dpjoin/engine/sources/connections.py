@@ -32,6 +32,8 @@ def _database() -> Any:
         "autoload_known_extensions": False,
         "python_enable_replacements": False,
         "temp_directory": private_folder(),
+        # Statistics of Parquet say nothing of NaN, and DuckDB believes them: codes would depend on other rows.
+        "disabled_optimizers": "statistics_propagation",
     }
     return duckdb.connect(":memory:", config=config)
 
@@ -47,9 +49,7 @@ def connect() -> Any:
 
 
 def _connection() -> Any:
-    connection = _database().cursor()
-    connection.execute("SET enable_progress_bar = false")
-    return connection
+    return _database().cursor().execute("SET enable_progress_bar = false")
 
 
 def attach(connection: Any, path: Path, alias: str) -> None:
