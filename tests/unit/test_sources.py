@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.engine.sources import column_names, connect, disconnect, open_source, same_source
+from dpjoin.engine.sources import column_names, connect, connections, disconnect, open_source, same_source
 from dpjoin.errors import SourceError
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema, Table
 
@@ -356,3 +356,10 @@ def test_a_broken_duckdb_does_not_outlive_its_release(tmp_path: Path) -> None:
     disconnect(bad)
     under_way._store.close()
     assert engine((path, "r"), (path, "s")).exact_join_size() == 1
+
+
+def test_one_duckdb_sees_private_rows() -> None:
+    """The one that spills to a private folder: others spill to the working folder, and leave rows there."""
+    engine = Path(connections.__file__).parent.parent
+    made = [p.name for p in sorted(engine.rglob("*.py")) if "duckdb.connect(" in p.read_text(encoding="utf-8")]
+    assert made == ["connections.py"]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from dpjoin.engine import encode
@@ -20,6 +19,7 @@ from dpjoin.engine.encode import Column
 from dpjoin.engine.integers import FLOAT_LIMIT
 from dpjoin.engine.interface import ExactDegrees, ExactNumbers
 from dpjoin.engine.scan import Scan, Store
+from dpjoin.engine.sources import connected
 from dpjoin.spec.persons import link_of, owner_of, owners_counted
 from dpjoin.spec.schema import Schema
 
@@ -68,7 +68,7 @@ class Columns:
             assert linked is not None, "the schema was checked"
             way.append(linked)
         owner = owner_of(self.schema, way[-1])
-        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+        with connected() as connection:
             for i, (here, before) in enumerate(zip(way, [None, *way], strict=False)):
                 key = self._scan(here.name).join_value
                 columns = {"v": value} if before is None else {f"k{i}": key(str(before.owner_via))}
