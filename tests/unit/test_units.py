@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import dpjoin as dj
+from dpjoin.auto.registry import as_if_read
 from dpjoin.spec.persons import link_of, one_owner_per_result, owner_of, reaches_owner
 from support.owners import SHAPES, schema_of
 from support.persons_release import bound_by, table
@@ -91,6 +92,15 @@ def test_owners_without_a_unit_are_refused(more: dict[str, object]) -> None:
         schema_of(table("r", "o", "a", **more), table("s", "o", "b"), unit=())
 
 
+def test_a_public_table_may_lead_to_owners_when_its_bounds_are_read_off() -> None:
+    """These hold, so they remove no row; taken for enforced, they made every release of such tables impossible."""
+    visits = replace(PERSONS, private=False)
+    schema = schema_of(visits, table("s", "v", "b", owner_via="v"), table("t", "v", "c", owner_via="v"))
+    read = as_if_read(schema)
+    assert [len(t.bounds) for t in read.tables] == [2, 0, 0]
+    assert one_owner_per_result(read)
+
+
 WRONG: list[tuple[str, Callable[[], object]]] = [
     (
         r"unit \('x'\) must be an attribute",
@@ -101,7 +111,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
         lambda: schema_of(table("r", "o", "a", owner=("v",)), table("s", "o", "v", "b")),
     ),
     (
-        r"table 's': owner \('w'\) must be one of its attributes",
+        r"table 's': owner_via \('w'\) must be one of its attributes",
         lambda: schema_of(PERSONS, table("s", "v", "b", owner_via="w"), table("t", "w", "c", private=False)),
     ),
     (
@@ -115,6 +125,10 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     (
         r"table 's' has an owner, so owners \(2\) must be left out",
         lambda: schema_of(PERSONS, table("s", "v", "b", owner_via="v", owners=2)),
+    ),
+    (
+        r"table 's': owner \(v, w\) must be as many attributes as the unit \(o\) has",  # else they name no such person
+        lambda: schema_of(table("r", "o", "a"), table("s", "o", "v", "w", "b", owner=("v", "w"))),
     ),
     (r"neighbours \('remove'\) must be", lambda: replace(SHAPES["two tables"], neighbours="remove")),
     (r"max_results \(0\) must be at least 1", lambda: replace(SHAPES["two tables"], max_results=0)),

@@ -84,6 +84,8 @@ def _check_table(schema: Schema, table: Table, unit: str) -> None:
             )
     if not table.private:
         return
+    if len(table.owner) not in (0, len(schema.unit)):
+        raise SpecError(f"{what}: owner ({', '.join(table.owner)}) must be as many attributes as the unit ({unit}) has")
     if table.owners is not None and (owner_of(schema, table) or via):
         raise SpecError(f"{what} has an owner, so owners ({table.owners}) must be left out")
     if via and owner_of(schema, table):

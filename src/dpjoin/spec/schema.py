@@ -432,10 +432,12 @@ class Schema:
 
 
 def with_caps(schema: Schema, caps: Mapping[str, Sequence[DegreeBound]]) -> Schema:
-    """The schema of tables with only the rows within the caps: enforced bounds, on top of those declared."""
-    tables = [
-        replace(t, bounds=(*t.bounds, *caps[t.name]), enforce=True) if caps.get(t.name) else t for t in schema.tables
-    ]
+    """The schema of tables with only the rows within the caps: bounds on top of those declared, enforced.
+
+    Of public tables caps are bounds that hold, so no row goes, and these tables serve as before.
+    """
+    tables = [replace(t, bounds=(*t.bounds, *caps.get(t.name, ()))) for t in schema.tables]
+    tables = [replace(t, enforce=True) if t.private and caps.get(t.name) else t for t in tables]
     return replace(schema, tables=tuple(tables))
 
 
