@@ -278,10 +278,10 @@ def test_time_follows_the_rows(shape: dict[str, str], rows: int) -> None:
     by = tuple(shape["s"])
     picked = rng.permutation(rows)[: rows // 10]
     values = list(dict.fromkeys(zip(*(data["s"][a][picked].tolist() for a in by), strict=True)))
-    started = time.perf_counter()
+    started = time.process_time()
     alone = engine.alone("s", by, values, ("x",))
     exact = cells(alone, LISTED, "x")
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     position = {value: i for i, value in enumerate(values)}
     expected = np.zeros((len(values), 10), dtype=np.int64)
     for *value, x in zip(*(data["s"][a].tolist() for a in (*by, "x")), strict=True):
