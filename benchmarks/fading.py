@@ -13,8 +13,9 @@ import sys
 import numpy as np
 
 import queries
+from dpjoin.constants import FADE_PRICES
 from dpjoin.engine.interface import RowWeights
-from dpjoin.methods.fading import LARGEST, PRICES, weights
+from dpjoin.methods.fading import LARGEST, weights
 from dpjoin.methods.look import rows_left
 from dpjoin.privacy.degree_bounds import most_of_value, moves_of_row
 from report import command, markdown_table, versions, write
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="nothing is written")
     quick = parser.parse_args(arguments).quick
-    ways = {REMOVING: None, **{f"fading, price {p:.3g}": p for p in PRICES}}
+    ways = {REMOVING: None, **{f"fading, price {p:.3g}": p for p in FADE_PRICES}}
     rows, data = [], {}
     for name, degrees in instances().items():
         bound = min(BOUNDS, key=lambda b: abs(lost(degrees, b, None) - 0.1))

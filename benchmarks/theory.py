@@ -24,7 +24,7 @@ from baselines import Elastic
 from dpjoin.privacy.gauge import gauge_bound, ls_gauge, t_gauge
 from dpjoin.theory import hard, lower, upper
 from dpjoin.theory.facts import facts
-from dpjoin.theory.reproduce import BUDGET, PROFILES, Case, markdown
+from dpjoin.theory.reproduce import BUDGET, CURVES, Case, markdown
 from dpjoin.theory.upper import Task, largest_shift
 from joins import SHIFT, load
 from queries import DATA
@@ -120,7 +120,7 @@ def between(title: str, bounded: Iterable[Bounded], runs: int) -> str:
         half = lower.neighbours(known.local, epsilon=budget.epsilon, delta=budget.delta)[0]
         least, inside, made = max(traced, half), 0, 0
         numbers: list[float] = [known.join_size, known.local, least, lower.theorem(known, task, method)]
-        for p in PROFILES:
+        for p in CURVES:
             errors = [math.nan]
             if p == "tight" or case.workload.cells <= LARGEST:
                 errors = case.errors(runs, budget=budget, method=method, profile=p)

@@ -28,7 +28,7 @@ from dpjoin.released.release import Release
 from dpjoin.spec.learning import with_domains
 from dpjoin.spec.plain import check_choice
 from dpjoin.spec.schema import Schema
-from dpjoin.spec.toml import METHODS, PROFILES
+from dpjoin.spec.toml import METHOD_NAMES, PROFILES
 from dpjoin.spec.warnings import delta_warning, joined_table_warning, unjoined_table_warning
 from dpjoin.spec.workload import Kronecker, Products, Workload
 
@@ -59,7 +59,7 @@ def release(
     from dpjoin.engine.sources import is_place
 
     limit = memory_of(memory)
-    check_choice("method", method, METHODS)
+    check_choice("method", method, METHOD_NAMES)
     check_choice("profile", profile, PROFILES)
     for what, given, kind in (("schema", schema, Schema), ("workload", workload, Workload), ("budget", budget, Budget)):
         if type(given) is not kind:  # what a subclass says of itself need not be so

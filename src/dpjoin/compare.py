@@ -21,7 +21,7 @@ from dpjoin.spec.persons import protects
 from dpjoin.spec.toml import Spec
 from dpjoin.spec.workload import Workload
 
-GROUPS = 200
+COMPARED_GROUPS = 200
 """Of how many groups bars are compared."""
 
 
@@ -78,7 +78,7 @@ def side(path: Path) -> Side:
 def _of_release(name: str, release: Release) -> Side:
     size, bar = (float(f("SELECT COUNT(*) FROM joined")[0]) for f in (release.answer, release.error))
     groups: dict[str, float | None] = {}
-    for group in release.workload.groups[:GROUPS]:
+    for group in release.workload.groups[:COMPARED_GROUPS]:
         bars = release.error(Workload(release.schema, (group,)))
         known = bars[np.isfinite(bars)]
         groups[group.name] = float(np.median(known)) if len(known) else None
@@ -115,7 +115,7 @@ def _of_plan(name: str, planned: Plan) -> Side:
         "model": planned.model,
     }
     facts |= {f"each count at degree {e.degree:,}": f"± {number(e.cell)}" for e in planned.expected}
-    groups: dict[str, float | None] = {g.name: None for g in planned.groups[:GROUPS]}
+    groups: dict[str, float | None] = {g.name: None for g in planned.groups[:COMPARED_GROUPS]}
     return Side(name, "plan", facts, groups, {s.name: s.share for s in planned.stages})
 
 

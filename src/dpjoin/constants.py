@@ -1,4 +1,4 @@
-"""Every heuristic number of ring 3, with its kind.
+"""Every heuristic number of ring 3 on which accuracy rests, with its kind.
 
 *Derived*: it follows from a calculation that the text names. *Measured*: chosen on figures that a command makes.
 *Guess*: chosen by judgement, or while looking at a few instances. None of them bears on privacy: a bad one costs
@@ -28,6 +28,9 @@ SINGLES_SHARE = Fraction(10, 100)
 LARGE_PILOT = Fraction(35, 100)
 """Measured, `benchmarks/large.py`, 3 to 8 runs. Of the marginals' rho in a factored model, for the first measurement
 of all: mean errors are flat from 0.2 to 0.6, and the largest is a tenth smaller at 0.3 and 0.4 than at either end."""
+PIECES = 60
+"""Guess. Into how many pieces the marginals' rest of rho is cut, each for the one that gains most: more follow the gain
+more closely, and 60 are past what matters."""
 SELECT_SHARE = Fraction(1, 2)
 """Measured on product queries. Of a round's rho, for choosing the query; 0.3 to 0.7 are alike, 0.1 is clearly
 worse."""
@@ -55,6 +58,31 @@ BINS_TO_LISTS = 2
 """Guess. How many times as much of rho a column's bins get as a list: every edge has noise, not only rare values."""
 VALUES_OF_OWNER = 4
 """Guess. At how many values of a list one person counts: the noise grows with its root."""
+
+# Edges of bins at noisy quantiles -------------------------------------------------------------------------------------
+
+QUANTILE_SHARES = (0.25, 0.25, 0.25, 0.25)
+"""Measured on five made-up columns of 26,000 rows, as the three that refer to it: edges are off by 0.95 % in rank on
+average, and by 1 to 1.3 % with other values, or 3 and 5 rounds. Of a column's budget, what each round gets."""
+PHANTOM = 0.15
+"""Measured, as QUANTILE_SHARES: more loses tails, less keeps empty ones. What a fit leaves of noise in an empty piece,
+in deviations of a single count."""
+QUANTILE_DOUBT = 1.0
+"""Measured, as QUANTILE_SHARES. By how many deviations what was counted may mislead about where a quantile lies."""
+BIN_PIECES = 5
+"""Measured, as QUANTILE_SHARES. Into how many pieces the share of a bin is cut where a quantile lies."""
+OUTER_TAIL = 0.001
+"""Guess. Of all rows, those beyond the outermost edges at either end."""
+EDGE_MOVES = 0.05
+"""Guess. Of a bin's share of the rows, how far an edge may be off so as to be a rounder number."""
+PIECE_SEEN, PIECE_ROOM = 4.5, 1
+"""Guess. By how many deviations of its noise the count of a first piece must stand out, and how many pieces may follow
+that do not."""
+ONE_NUMBER = 0.25
+"""Guess. Of a bin's share, what one piece holds that may be a single number: an edge is not put inside it."""
+RANK_NOISE = 3.0
+"""Measured, `benchmarks/learned.py`. By how many deviations of a single count edges at quantiles are off in rank, as a
+plan says."""
 
 # Laplace noise instead of Gaussian ------------------------------------------------------------------------------------
 
@@ -91,6 +119,52 @@ GUESSED = 0.7
 ROUND_FACTOR = 0.15
 """Measured on product queries over 65,536 cells. Rounds with refitting leave this much of the worst-case bound n √(ln
 D / 2k): 0.033 against 0.235 at k = 100."""
+
+# How a model is fitted ------------------------------------------------------------------------------------------------
+
+PRIOR_START, SINGLE_START = 0.4, 1.5
+"""Guess. The prior width of interactions and of one-way terms before anything is learnt: log-odds of interactions in
+tabular data are mostly below one."""
+PRIOR_PSEUDO, SINGLE_PSEUDO = (0.5, 0.1), (1.0, 1.5)
+"""Guess. The made-up observation (its weight in potentials, a width) that keeps the width of an empty group finite."""
+PRIOR_RANGE = (0.02, 4.0)
+"""Guess. Between which ends widths are learnt."""
+FREE_PRIOR = 5.0
+"""Guess. The prior width of a free clique: cells may differ by any factor."""
+TAILS, SURE = 2.0, 4.0
+"""Guess. A potential that moves its cell by so many deviations of the noise (the second) surely is that far from zero,
+and its prior is the first times as wide. Cells that are all but empty are common, and a prior that suits the other
+cells would fill them."""
+STUCK, FAR = 10.0, 4.0
+"""Guess. By how many times the noise's variance a fit that has gone astray misses what was measured, on average; and a
+loose one a marginal, so that a closer search follows."""
+FEW_VALUES = 16
+"""Guess. Small cells of an attribute with more values than this are scaled several values together, and value by value
+only if its one-way marginal was measured."""
+MOST_SCALED = 2.0
+"""Guess. By how much small cells are scaled at most to make up for the total."""
+CLEAR_BY_NOISE = 0.1
+"""Guess. Which part of the cells that stand out may be noise."""
+CLEAR_ROWS = 1 / 3
+"""Guess. Which part of the rows clear cells must have. Where nearly all cells are small, a fit knows more of these than
+their sums do."""
+
+# Error bars of a model ------------------------------------------------------------------------------------------------
+
+OF_ONE_VALUE, WIDEST_PRIOR = 16, 5.0
+"""Guess. From so many potentials on that look at one value of an attribute, their own width shows in what the fit
+misses; and how many times as wide as their group they may turn out to be."""
+ASTRAY = 10.0
+"""Guess. A member whose search did not come back from where a wide prior drew it moves something measured by so many
+deviations of its noise. It is searched for again, with a prior that draws it less far."""
+STRETCH, PRODUCT_STRETCH = 1.2, 1.65
+"""Guess; `benchmarks/accuracy.py` shows what bars cover with it. They are this much longer than the members' spread:
+twelve members know it roughly, the prior widths are estimated themselves, and real interactions have longer tails than
+a Gaussian. The second is for product queries, which sum over many cells: without it 90 % bars held three quarters."""
+IN_COMMON = 0.05
+"""Measured on made-up joins, `benchmarks/sums.py --generated`: with none 90 % bars of sums hold 78 to 85 % of the
+truths, by the number of bins, with this 90 to 95 %. Which share of a cell's squared error all cells of a sum have in
+common."""
 
 # What ranks and sizes under caps tell ---------------------------------------------------------------------------------
 
@@ -131,12 +205,14 @@ size is then, beyond noise."""
 SIZE_DOUBT = 2.0
 """Guess. By how many deviations a noisy size may be off, where it tells how correlated degrees are."""
 
-# What a histogram of owners tells ------------------------------------------------------------------------------------
+# What a histogram of owners tells -------------------------------------------------------------------------------------
 
 WIDE_BUCKET = 3.0
 """Guess. By how many deviations of its noise a wide bucket must hold owners to count."""
 MANY_OWNERS = 16.0
 """Guess. From how many owners with more join results on, in deviations of noise, these numbers fall as one shape."""
+POWERS, BENDS = (0.3, 40.0), (0.0, 0.1, 0.4, 1.6)
+"""Guess. Between which ends that power is sought, and how fast it may grow."""
 STRAIGHT = 0.55
 """Guess. How likely these numbers are to fall as a power of the results, before anything is seen."""
 LARGEST_LIMIT = 1.5
@@ -154,6 +230,13 @@ differ from others. The same of an owner whose join results are clipped: its oth
 shape is lost."""
 LOST_DIFFERS = 0.5
 """Guess. By which factor, as a logarithm, a value may be more or less frequent in what is lost (for error bars)."""
+
+FADE_PRICES = (1.05, 1.12, 1.2, 1.3, 2**0.5)
+"""Derived: a grid up to the price of removing rows. What a row may move, as a multiple of its full weight. More lets
+weights fall at once, and a value count less."""
+FADE_TRIAL, NEARLY_LEAST = 32, 1.05
+"""Guess. Which price suits a join is tried with full weight up to so many rows: the lowest whose bound is not larger
+than this times the least, since a low price loses less of large values."""
 
 # as one ---------------------------------------------------------------------------------------------------------------
 

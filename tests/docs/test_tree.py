@@ -69,6 +69,19 @@ def test_no_two_modules_have_one_name() -> None:
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
+def test_no_two_constants_have_one_name() -> None:
+    """Of all modules: what is written in capitals stands for one thing."""
+    names = [
+        target.id
+        for path in SOURCE.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in ast.walk(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+        if isinstance(target, ast.Name) and target.id.isupper()
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 PAPERS_SENSITIVITIES = {f"privacy/{name}.py" for name in ("gauge", "residual", "degree_bounds", "sensitivity")}
 
 
@@ -81,7 +94,7 @@ def test_the_house_does_not_grow_unseen() -> None:
     of_ring_1 = {name: n for name, n in counted.items() if name.startswith("privacy/")}
     assert of_ring_1.keys() > PAPERS_SENSITIVITIES
     core = sum(n for name, n in of_ring_1.items() if name not in PAPERS_SENSITIVITIES)
-    assert sum(counted.values()) <= 22_470
+    assert sum(counted.values()) <= 22_550
     assert sum(of_ring_1.values()) <= 2_745
     assert core <= 1_970
 
@@ -89,5 +102,5 @@ def test_the_house_does_not_grow_unseen() -> None:
 def test_a_release_does_not_run_through_more_unseen() -> None:
     """Functions and files that one `auto` release of the demo touches: to be lowered whenever it takes fewer."""
     found = touched.touched(touched.demo_release())
-    assert sum(map(len, found.values())) <= 741
+    assert sum(map(len, found.values())) <= 744
     assert len(found) <= 90

@@ -31,7 +31,7 @@ def test_engine_equals_brute_force_on_many_tables(shape: str, monkeypatch: pytes
         schema, workload, tables = random_many(rng, shape)
         small_partitions(monkeypatch, seed)
         monkeypatch.setattr(sumproduct, "CHUNK_PAIRS", 5 if seed % 3 == 0 else 2**22)
-        monkeypatch.setattr(sumproduct, "DENSE_CELLS", 0 if seed % 4 == 0 else 2**24)
+        monkeypatch.setattr(sumproduct, "DENSE_PRODUCT_CELLS", 0 if seed % 4 == 0 else 2**24)
         monkeypatch.setattr(sumproduct, "MEMO_CELLS", 0 if seed % 5 == 0 else 2**26)
         monkeypatch.setattr(sumproduct, "INT_LIMIT", 2**9 if seed % 7 == 0 else 2**62)
         assert_equal(schema, workload, tables, arrow_tables(schema, tables))

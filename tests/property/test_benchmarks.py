@@ -15,6 +15,7 @@ import dpjoin as dj
 import fading
 import report
 from baselines import Elastic, PerTable
+from dpjoin import constants
 from support.benchmarks import SHAPES, Rows, arrow, instance
 from support.brute import BruteEngine
 
@@ -90,4 +91,4 @@ def test_fading_quick_run_shows_that_fading_loses_less(
     assert "| 30k-10k-zipf.5 |" in quick_run(fading)
     degrees = fading.instances()["30k-10k-zipf.5"]
     for bound in (20, 60, 135):
-        assert fading.lost(degrees, bound, fading.PRICES[0]) < 0.9 * fading.lost(degrees, bound, None)
+        assert fading.lost(degrees, bound, constants.FADE_PRICES[0]) < 0.9 * fading.lost(degrees, bound, None)

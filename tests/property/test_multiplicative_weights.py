@@ -145,7 +145,7 @@ def test_rounds_equal_the_naive_loop(sizes: list[int], seed: int, count: int, wa
         # Small tables: both paths must be walked.
         patch.setattr(iterates, "LARGE_BOX", 1.0 if way == "slabs" else 0.05)
         patch.setattr(iterates, "DIRECT_CELLS", 4)
-        patch.setattr(iterates, "BLOCK_CELLS", 16)
+        patch.setattr(iterates, "CACHED_CELLS", 16)
         patch.setattr(iterates, "ROUNDS_UNTIL_ANEW", 7)
         curator: Any = Fixed(exact, TOTAL, seed)
         bound: Any = Bounded()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpjoin.model import ensemble, model
+from dpjoin import constants
+from dpjoin.model import ensemble
 from support.model import shapes_of_keys
 
 
@@ -20,7 +21,7 @@ def test_bars_hold_where_a_few_keys_count_most(monkeypatch: pytest.MonkeyPatch) 
             members = ensemble.ensemble(found, evidence, total_deviation=1.0)
             likely = weights @ found.terms.table(found.potentials, found.total)
             spread = np.array([weights @ found.terms.table(p, found.total) for p, _ in members]) - likely
-            bars = 1.645 * model.STRETCH * np.sqrt((spread**2).mean(axis=0))
+            bars = 1.645 * constants.STRETCH * np.sqrt((spread**2).mean(axis=0))
             held.append(np.abs(likely - weights @ table) < bars)
         return float(np.mean(held))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpjoin as dj
+from dpjoin import constants
 from dpjoin.engine.interface import RowWeights
 from dpjoin.errors import BudgetError, SpecError
 from dpjoin.methods import fading, look
@@ -120,7 +121,7 @@ def test_bounds_of_altered_rows_say_nothing_about_the_part(altered: str) -> None
 # The weights that are used -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("price", fading.PRICES)
+@pytest.mark.parametrize("price", constants.FADE_PRICES)
 @pytest.mark.parametrize("full", [1, 2, 3, 7, 16, 95, 1000])
 def test_weights_are_full_then_fall_at_their_price(full: int, price: float) -> None:
     """Full up to the cap, never rising, gone in the end; a row moves no more than the price, rounded up."""
@@ -153,9 +154,9 @@ def test_fading_costs_less_than_removing(full: int) -> None:
 
 def test_the_price_follows_the_shape_of_the_join() -> None:
     """Two tables pay little; where one table fades alone its partners' rows move more, and it may fall at once."""
-    assert fading.best_price(schema_of("two"), [("r", ("A",)), ("s", ("A",))]) == fading.PRICES[0]
+    assert fading.best_price(schema_of("two"), [("r", ("A",)), ("s", ("A",))]) == constants.FADE_PRICES[0]
     key = schema_of("two", r=(DegreeBound(attributes=("A",), limit=1),))
-    assert fading.best_price(key, [("s", ("A",))]) > fading.PRICES[1]
+    assert fading.best_price(key, [("s", ("A",))]) > constants.FADE_PRICES[1]
     assert look.fading_price(dj.Workload.marginals(schema_of("path"), 1)) is None
 
 

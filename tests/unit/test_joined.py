@@ -38,7 +38,7 @@ from support.joined import (
 @pytest.mark.parametrize("chunk", [1, 2**21])
 def test_a_join_is_what_nested_loops_say(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Table, total, answers of every kind and every member's, however few listed values are taken together."""
-    monkeypatch.setattr(joined_module, "CHUNK_CELLS", chunk)
+    monkeypatch.setattr(joined_module, "TOGETHER_CELLS", chunk)
     shape = SHAPES[name]
     joined = make_joined(shape)
     truth = brute(joined, [t.table for t in joined.tables])
@@ -222,7 +222,7 @@ def test_models_that_agree_with_their_members_tell_values_apart() -> None:
 @pytest.mark.parametrize("even", [False, True])
 def test_rows_are_drawn_from_the_join(name: str, even: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without writing its cells down: as often as the table says; evenly drawn ones are closer to it."""
-    monkeypatch.setattr(joined_module, "CHUNK_CELLS", 7)
+    monkeypatch.setattr(joined_module, "TOGETHER_CELLS", 7)
     joined, count = make_joined(SHAPES[name]), 200_000
     codes = joined.rows(count, np.random.default_rng(2), even=even)
     assert list(codes) == list(joined.domain.attributes)

@@ -184,7 +184,7 @@ def test_pairs_one_by_one_when_together_they_are_too_many(monkeypatch: pytest.Mo
     """The same answers either way."""
     chain = _chain(6, 4)
     together = chain.marginal(("x5", "x0"))
-    monkeypatch.setattr(junction, "MOST_CELLS", 100)
+    monkeypatch.setattr(junction, "MOST_TREE_CELLS", 100)
     apart = Calibrated(chain.tree, chain.log_partition, chain.given, chain.marginals, chain.of_cliques)
     assert not apart._pairs_fit
     assert np.allclose(apart.marginal(("x5", "x0")), together)

@@ -18,7 +18,7 @@ from dpjoin.constants import EARLY_LAPLACE, LAPLACE_SHARE
 from dpjoin.errors import SpecError
 from dpjoin.privacy.accounting import OPTION_SHARE
 from dpjoin.released.files import load
-from dpjoin.spec.toml import METHODS, Spec
+from dpjoin.spec.toml import METHOD_NAMES, Spec
 from support.audit import ledger_violations, numeric_gaussian_delta
 
 BUDGET = dj.Budget(epsilon=2.0, delta=1e-5)
@@ -116,7 +116,7 @@ def test_a_method_is_refused_where_it_cannot_serve(method: str) -> None:
 
 
 def test_every_method_of_a_spec_exists() -> None:
-    assert set(METHODS) == {"auto", *SERVES}
+    assert set(METHOD_NAMES) == {"auto", *SERVES}
 
 
 @pytest.mark.parametrize("method", sorted(set(SERVES) - set(PAPER)))

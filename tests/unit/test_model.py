@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpjoin import constants
 from dpjoin.model import ensemble, fit
 from dpjoin.model import terms as term_module
 from dpjoin.model.fit import (
-    FAR,
     FEW_CELLS,
-    STUCK,
     Evidence,
     Fit,
     clear_misfit,
@@ -148,7 +147,7 @@ def test_a_small_marginal_beside_large_ones_is_fitted_as_well() -> None:
         exact = np.bincount(np.ravel_multi_index([rows[x] for x in clique], shape), minlength=math.prod(shape))
         evidence = evidence.add(where, exact + 8.0 * rng.standard_normal(len(exact)), 64.0)
     found = learn(start(terms, 30_000.0), evidence)
-    assert worst_misfit(found, evidence) < FAR
+    assert worst_misfit(found, evidence) < constants.FAR
 
 
 def test_a_loose_search_does_not_leave_what_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,10 +162,10 @@ def test_a_loose_search_does_not_leave_what_is_clear(monkeypatch: pytest.MonkeyP
     assert terms.domain.cells > fit.FEW_CELLS
     monkeypatch.setattr(fit, "near_cells", lambda begun, _: begun)
     close = learn(begun, evidence)
-    assert clear_misfit(close, evidence) < FAR
+    assert clear_misfit(close, evidence) < constants.FAR
     monkeypatch.setattr(fit, "clear_misfit", lambda *_: 0.0)
     loose = learn(begun, evidence)
-    assert clear_misfit(loose, evidence) > 3 * FAR
+    assert clear_misfit(loose, evidence) > 3 * constants.FAR
     off = [np.abs(table_of(found).reshape(keys, values)[:10] - table[:10]).sum() for found in (close, loose)]
     assert off[0] < 0.5 * off[1]
 
@@ -179,7 +178,7 @@ def test_a_fit_that_has_gone_astray_begins_again(monkeypatch: pytest.MonkeyPatch
     first = start(terms, float(counts.sum()))
     astray = start(terms, float(counts.sum()))
     astray.potentials[-1] = 800.0
-    assert misfit(astray, evidence) > STUCK
+    assert misfit(astray, evidence) > constants.STUCK
     search, ends = fit._alternate, iter([astray])
     monkeypatch.setattr(fit, "_alternate", lambda *a, **more: next(ends, None) or search(*a, **more))
     found = learn(first, evidence)
@@ -197,7 +196,7 @@ def test_interactions_with_rare_values_are_seen_to_be_wider() -> None:
     assert by_value[0, -1] > 2 > 1.5 > by_value[0, 1] >= 1
     assert (wider[: found.slices[2].start] == 1).all()
     narrow = replace(found, tau=0.02 * found.tau)
-    assert (fit.widths_by_value(narrow, evidence) / narrow.tau_each).max() == pytest.approx(fit.WIDEST)
+    assert (fit.widths_by_value(narrow, evidence) / narrow.tau_each).max() == pytest.approx(constants.WIDEST_PRIOR)
     free = replace(found, free=(2,))
     assert np.array_equal(fit.widths_by_value(free, evidence), free.tau_each)
 
@@ -222,7 +221,7 @@ def test_noise_alone_is_not_seen_as_wide_interactions() -> None:
     found = learn(begun, evidence)
     wider = fit.widths_by_value(found, evidence) / found.tau_each
     assert (wider**2).mean() < 1.2
-    assert wider.max() <= fit.WIDEST
+    assert wider.max() <= constants.WIDEST_PRIOR
 
 
 def test_what_two_attributes_explain_counts_once() -> None:
@@ -234,7 +233,7 @@ def test_what_two_attributes_explain_counts_once() -> None:
     evidence = Evidence.none(terms.size).add(terms.slices[2], noisy, sigma**2)
     tight = replace(start(terms, float(table.sum())), tau=np.array([1.0, 1.0, 0.01]))
     found = fit.maximise(tight, evidence, steps=60)
-    assert (fit.widths_by_value(found, evidence) / found.tau_each).max() == pytest.approx(fit.WIDEST)
+    assert (fit.widths_by_value(found, evidence) / found.tau_each).max() == pytest.approx(constants.WIDEST_PRIOR)
 
 
 def test_marginals_that_were_not_measured_have_priors_of_what_wider_ones_tell() -> None:
@@ -255,7 +254,7 @@ def test_no_member_goes_where_measurements_exclude_it() -> None:
     members = ensemble.ensemble(wide, evidence, total_deviation=1.0)
     assert len(members) == ensemble.MEMBERS
     for potentials, _ in members:
-        assert fit.moves_apart(wide, replace(wide, potentials=potentials), evidence) <= ensemble.ASTRAY
+        assert fit.moves_apart(wide, replace(wide, potentials=potentials), evidence) <= constants.ASTRAY
 
 
 # Priors with tails ---------------------------------------------------------------------------------------------------
@@ -275,8 +274,8 @@ def corner(noise: float, seed: int = 0) -> tuple[fit.Fit[Terms], fit.Evidence, n
 def test_a_cell_that_is_surely_empty_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prior that suits the other cells would put a tenth of what independence expects into it, and more."""
     filled: dict[float, float] = {}
-    for tails in (fit.TAILS, 0.0):
-        monkeypatch.setattr(fit, "TAILS", tails)
+    for tails in (constants.TAILS, 0.0):
+        monkeypatch.setattr(constants, "TAILS", tails)
         found = [table_of(fit.learn(*corner(5.0, seed)[:2])).ravel()[0] for seed in range(8)]
         filled[tails] = float(np.mean(found))
     assert filled[2.0] < 0.6 * filled[0.0]

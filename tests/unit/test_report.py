@@ -21,8 +21,8 @@ from dpjoin.model.terms import SINGLE_CELLS
 from dpjoin.page.shell import json_data, script_of
 from dpjoin.released.files import report_of
 from dpjoin.released.report.cost import told
-from dpjoin.released.report.explorer import ALL_CELLS, UNKNOWN, each, has_all_known, marginals_of, sample_of
-from dpjoin.released.report.page import SCRIPTS, report_data, report_page
+from dpjoin.released.report.explorer import SHOWN_CELLS, UNKNOWN, each, has_all_known, marginals_of, sample_of
+from dpjoin.released.report.page import REPORT_SCRIPTS, report_data, report_page
 from support.paths import FIXTURES
 from support.release import BUDGET, SCHEMA, make_tables
 from support.reports import HOSTILE, every_kind_release, hostile_release, wide_release
@@ -148,7 +148,7 @@ def test_many_attributes_stay_within_the_page_s_limits() -> None:
     release = wide_release(60)
     marginals = marginals_of(release)
     cells = sum(len(m.counts) for m in marginals)
-    assert cells <= ALL_CELLS
+    assert cells <= SHOWN_CELLS
     assert {m.scope for m in marginals} > {(i,) for i in range(60)}
     assert sum(np.isfinite(m.bars).all() for m in marginals) == 60 + 59, "all that were measured"
     assert len(marginals) == 60 + 59 + UNKNOWN
@@ -190,13 +190,15 @@ def test_infinity_is_nothing() -> None:
 
 def test_no_name_is_declared_twice_in_its_script() -> None:
     """The modules become one script."""
-    names = re.findall(r"^(?:async )?(?:const|let|function|class) (\w+)", script_of(("dom.js", *SCRIPTS)), flags=re.M)
+    names = re.findall(
+        r"^(?:async )?(?:const|let|function|class) (\w+)", script_of(("dom.js", *REPORT_SCRIPTS)), flags=re.M
+    )
     assert len(names) == len(set(names))
-    assert not re.search(r"^(import|export) ", script_of(SCRIPTS), flags=re.M)
+    assert not re.search(r"^(import|export) ", script_of(REPORT_SCRIPTS), flags=re.M)
 
 
 def test_scripts_put_text_on_the_page_as_text() -> None:
-    script = script_of((*SCRIPTS, "dom.js", "charts.js", "numbers.js"))
+    script = script_of((*REPORT_SCRIPTS, "dom.js", "charts.js", "numbers.js"))
     forbidden = (
         "innerHTML",
         "outerHTML",

@@ -13,7 +13,7 @@ import pytest
 from dpjoin.cli import doctor
 from dpjoin.engine.sources.places import is_spark, same_source
 from dpjoin.engine.spark import SCRATCH, SparkCluster
-from dpjoin.engine.spark_sql import SPARK
+from dpjoin.engine.spark_sql import SPARK_SQL
 from dpjoin.errors import SourceError
 from dpjoin.spec.schema import Table
 from dpjoin.spec.toml import source_of
@@ -34,10 +34,10 @@ def test_a_source_is_a_name_and_no_path() -> None:
 
 def test_texts_mean_the_same_in_every_session() -> None:
     """Where quotes or backslashes could be read in two ways a text is written by its bytes."""
-    assert SPARK.literal("blue sky") == "'blue sky'"
+    assert SPARK_SQL.literal("blue sky") == "'blue sky'"
     for text in ("it's", "a\\b", "Ünïcode", "${x}", "\n"):
-        assert SPARK.literal(text) == f"CAST(X'{text.encode().hex()}' AS STRING)"
-    assert SPARK.name("a`b") == "`a``b`"
+        assert SPARK_SQL.literal(text) == f"CAST(X'{text.encode().hex()}' AS STRING)"
+    assert SPARK_SQL.name("a`b") == "`a``b`"
 
 
 def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpjoin import constants
 from dpjoin.measure.domains import DomainCosts, is_list
-from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, TRUNCATED_GAUSSIAN, Stage
 from dpjoin.privacy.accounting import Budget
 from dpjoin.spec.learning import ASSUMED_VALUES
 from dpjoin.spec.persons import owners_counted
 from dpjoin.spec.schema import Schema
-
-RANK_NOISE = 3.0
-"""Measured, `benchmarks/learned.py`. By how many deviations of a single count edges at quantiles are off in rank."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def domain_plans(schema: Schema, budget: Budget, costs: DomainCosts) -> tuple[Do
         if table.private and is_list(schema, name):
             listed = 2 * costs.half_width(schema, budget.composition, name)
         elif table.private:
-            off = math.ceil(RANK_NOISE / math.sqrt(2 * float(cost.rho)))
+            off = math.ceil(constants.RANK_NOISE / math.sqrt(2 * float(cost.rho)))
         counts = " and ".join(schema.unit) if owners_counted(schema, table) else "rows"
         share = float(cost.rho / rho)
         found.append(DomainPlan(name, table.name, not table.private, counts, share, listed, off))
@@ -57,7 +55,7 @@ def with_domain_stage(stages: Sequence[Stage], share: float, plans: Sequence[Dom
     if not share:
         return tuple(stages)
     lists, bins = any(p.listed_above is not None for p in plans), any(p.rank_off is not None for p in plans)
-    mechanism = " and ".join([TRUNCATED_GAUSSIAN] * lists + [GAUSSIAN] * bins)
+    mechanism = " and ".join([TRUNCATED_GAUSSIAN] * lists + [GAUSSIAN_NOISE] * bins)
     rest = [Stage(s.name, s.mechanism, s.share * (1 - share), s.note) for s in stages]
     return (Stage("domains", mechanism, share, "which values there are; what is declared costs nothing"), *rest)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpjoin.auto.plan import Expected, Plan, plan
+from dpjoin.auto.plan import USUAL_DEGREES, Expected, Plan, plan
 from dpjoin.errors import DpjoinError
 from dpjoin.page.shell import html_page
 from dpjoin.privacy.accounting import Budget
@@ -17,16 +17,14 @@ from dpjoin.spec.hypergraph import join_tree
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.toml import Spec
 
-SCRIPTS = ("diagram.js", "plan.js")
+PLAN_SCRIPTS = ("diagram.js", "plan.js")
 DEGREES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-FEW = (1, 10, 100, 1000)
-"""For which degrees the noise is drawn along epsilon, where none is told."""
 
 
 def plan_page(spec: Spec, planned: Plan, *, degree: int | None = None, join_size: int | None = None) -> str:
     """The page of a plan; the same spec gives the same bytes."""
-    return html_page(f"Plan of {planned.join}", plan_data(spec, planned, degree, join_size), SCRIPTS)
+    return html_page(f"Plan of {planned.join}", plan_data(spec, planned, degree, join_size), PLAN_SCRIPTS)
 
 
 def plan_data(spec: Spec, planned: Plan, degree: int | None = None, join_size: int | None = None) -> dict[str, Any]:
@@ -43,7 +41,9 @@ def plan_data(spec: Spec, planned: Plan, degree: int | None = None, join_size: i
         "tables": _tables(spec.schema),
         "edges": _edges(spec.schema),
         "by_degree": [_told(d, expected(spec, d)) for d in degrees] if several else [],
-        "by_epsilon": _by_epsilon(spec, ([degree] if degree else FEW) if several else [1]) if planned.expected else [],
+        "by_epsilon": _by_epsilon(spec, ([degree] if degree else USUAL_DEGREES) if several else [1])
+        if planned.expected
+        else [],
     }
 
 

@@ -150,9 +150,9 @@ class _Checked:
         return self.lines.get(max(named, key=len, default=place)[:1], 0)
 
 
-_KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
-_HEADER = re.compile(rf"\s*\[\[?\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*\]\]?")
-_ASSIGNED = re.compile(rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*=")
+_TOML_KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+_HEADER = re.compile(rf"\s*\[\[?\s*({_TOML_KEY}(?:\s*\.\s*{_TOML_KEY})*)\s*\]\]?")
+_ASSIGNED = re.compile(rf"\s*({_TOML_KEY}(?:\s*\.\s*{_TOML_KEY})*)\s*=")
 
 
 def lines_of(text: str) -> dict[Place, int]:
@@ -170,7 +170,7 @@ def lines_of(text: str) -> dict[Place, int]:
         elif (match := _ASSIGNED.match(line)) is not None:
             path = header + _path(match[1])
             found.setdefault(path, number)
-            for key in re.findall(rf"[{{,]\s*({_KEY})\s*=", line[match.end() :]):
+            for key in re.findall(rf"[{{,]\s*({_TOML_KEY})\s*=", line[match.end() :]):
                 found.setdefault((*path, *_path(key)), number)
     for place in list(found):
         found.setdefault(place[:1], found[place])

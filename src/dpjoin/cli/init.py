@@ -27,6 +27,7 @@ from dpjoin.engine.sources import (
     open_source,
 )
 from dpjoin.errors import SourceError, SpecError, suggest
+from dpjoin.spec.learning import WHOLE_TEXT
 from dpjoin.spec.plain import PLACEHOLDER
 from dpjoin.spec.schema import Value
 from dpjoin.spec.stored import is_stored, name_in_store
@@ -35,8 +36,7 @@ MAX_VALUES = 1000
 """A public domain with more values than this is refused: the release would hardly fit in memory."""
 _LIMIT = 100
 """An example of a bound on degrees, whatever the tables hold."""
-_WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
-_INTEGERS = "U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
+_WHOLE_TYPES = "U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
 
 
 def read_source(argument: str) -> Source:
@@ -236,7 +236,7 @@ _BINNED, _WHOLE_BINS = "learn = { bins = 8 }", "learn = { bins = 8, whole = true
 _DOMAINS = (
     ("text", "values", f"{_CATEGORIES}; for numbers, bins or range instead", "learn = true"),
     ("VARCHAR|ENUM.*", "values", _CATEGORIES, "learn = true"),
-    (_INTEGERS, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]", _BINNED),
+    (_WHOLE_TYPES, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]", _BINNED),
     ("FLOAT|DOUBLE|DECIMAL.*", "bins", f"{_EDGES} [0, 0.5, 10, inf]", _BINNED),
     ("DATE|TIMESTAMP.*", "bins", f"{_EDGES} [2020-01-01, 2021-01-01]", f'part = "date"\n{_BINNED}'),
 )
@@ -274,7 +274,7 @@ def _attribute(
         if re.fullmatch(types, kind, re.DOTALL):
             if (
                 learned == _BINNED
-                and re.fullmatch(_INTEGERS, kind)
+                and re.fullmatch(_WHOLE_TYPES, kind)
                 and any(s.sniffed for s in sources if s.name == table)
             ):
                 learned = _WHOLE_BINS
@@ -348,7 +348,7 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
     if source.stored is not None:
         raise SpecError(f"--public-domain {item}: values are read from files only; list them in the spec")
     kind = dict(source.columns)[column]
-    if not re.fullmatch(f"text|VARCHAR|BOOLEAN|ENUM.*|{_INTEGERS}", kind, re.DOTALL):
+    if not re.fullmatch(f"text|VARCHAR|BOOLEAN|ENUM.*|{_WHOLE_TYPES}", kind, re.DOTALL):
         raise SpecError(f"--public-domain {item}: type {kind} is not text or whole numbers; write bins in the spec")
     with connected() as connection:
         opened = open_source(
@@ -368,7 +368,7 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
     if kind == "BOOLEAN":
         return [False, True]
     if source.sniffed and kind != TEXT:  # what does not look like the others is missing, or other
-        found = [v for v in found if _WHOLE.fullmatch(str(v).strip())]
-    if all(_WHOLE.fullmatch(str(v).strip()) for v in found):
+        found = [v for v in found if WHOLE_TEXT.fullmatch(str(v).strip())]
+    if all(WHOLE_TEXT.fullmatch(str(v).strip()) for v in found):
         found = [int(v) for v in found]
     return found

@@ -24,7 +24,7 @@ from dpjoin.errors import DpjoinError, ReleaseError, SpecError, SpecWarning
 from dpjoin.privacy.accounting import Budget
 from dpjoin.released.files import load, save
 from dpjoin.released.kept import beside, forget, keep
-from dpjoin.released.package import ROWS
+from dpjoin.released.package import ROWS_FILE
 from dpjoin.released.release import Release
 from dpjoin.spec.plain import under
 from dpjoin.spec.toml import Spec
@@ -118,7 +118,7 @@ def release_job(job: Job, out: Path, *, memory: str | None, as_json: bool) -> No
 def resume(kept: Path, out: Path, *, as_json: bool) -> None:
     """Write a release that was kept, and forget what was kept of it."""
     made = load(kept)
-    if (kept / ROWS).exists():
+    if (kept / ROWS_FILE).exists():
         raise ReleaseError(f"{kept}: this release is written already; resume is for what a failed one has kept")
     try:
         texts = beside(kept)

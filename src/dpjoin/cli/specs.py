@@ -31,11 +31,11 @@ def changed_spec(spec: Spec, **changed: str | None) -> Spec:
     from dataclasses import replace
 
     from dpjoin.spec.plain import check_choice
-    from dpjoin.spec.toml import METHODS, PROFILES
+    from dpjoin.spec.toml import METHOD_NAMES, PROFILES
 
     given = {key: value for key, value in changed.items() if value is not None}
     for key, value in given.items():
-        check_choice(f"--{key}", value, {"profile": PROFILES, "method": METHODS}[key])
+        check_choice(f"--{key}", value, {"profile": PROFILES, "method": METHOD_NAMES}[key])
     return replace(spec, **given)  # type: ignore[arg-type]
 
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from dpjoin.engine.dialect import DUCKDB
 from dpjoin.engine.encode import LARGE, field
+from dpjoin.spec.dates import EPOCH
 from dpjoin.spec.workload import IntArray
 
 Words = NDArray[np.uint64]
-_EPOCH = datetime(1970, 1, 1)
 
 
 def text(value: object) -> str:
@@ -38,8 +38,8 @@ def text(value: object) -> str:
         bits = math.floor((value - whole) * 2.0**53)
         return f"{whole}:{bits}" if bits else str(whole)
     if isinstance(value, datetime):
-        return str((value - _EPOCH) // timedelta(microseconds=1))
-    return str((value - _EPOCH.date()).days if isinstance(value, date) else value)
+        return str((value - EPOCH) // timedelta(microseconds=1))
+    return str((value - EPOCH.date()).days if isinstance(value, date) else value)
 
 
 def places(values: Sequence[Any], codes: Sequence[NDArray[Any]], copies: IntArray) -> tuple[Words, Words]:

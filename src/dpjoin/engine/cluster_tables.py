@@ -37,20 +37,20 @@ from dpjoin.engine.cluster import (
 from dpjoin.engine.integers import Exact, fit
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
 from dpjoin.engine.join_keys import CODE, by_column
-from dpjoin.engine.relations import WIDEST, Relation, eliminate, summed, total_of, whole
+from dpjoin.engine.relations import WIDEST_NUMBER, Relation, eliminate, summed, total_of, whole
 from dpjoin.engine.scopes import by_tables, exact_each, of_two_tables, rectangles, split
 from dpjoin.engine.sumproduct import Counts
 from dpjoin.engine.tables import STACKED_CELLS, Tables
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Products, largest_weight
 
-MOST_TABLES = 4
+CLUSTER_TABLES = 4
 """Products of counts of more tables may be wider than the cluster's numbers: they are computed at home."""
 HASHED = 1024
 """Into how many parts values of one degree are put, so that a few of them are found quickly."""
 SPREAD_CELLS = 32
 """How many cells of a table may lie in columns."""
-QUERIES = 64
+QUERIES_AT_ONCE = 64
 """How many product queries are computed at a time."""
 _ROOM = 2**40
 """How much wider than the product of all counts a number may get on the way: weights of products, scopes stacked."""
@@ -65,7 +65,7 @@ def tables_on_cluster(
 ) -> ClusterTables | Tables:
     """The tables on the cluster, or at home where their join may be larger than the cluster's widest numbers."""
     total = sizes_product(t.exact_total for t in tables.values())
-    if len(tables) > MOST_TABLES or total * _ROOM >= WIDEST:
+    if len(tables) > CLUSTER_TABLES or total * _ROOM >= WIDEST_NUMBER:
         return home()
     return ClusterTables(schema, cluster, tables, kinds, home)
 
@@ -367,10 +367,10 @@ class ClusterTables:
         """Product queries of two tables: each part is weighed in one that has its attributes, then key by key."""
         tables, parts = self._schema.tables, of_two_tables(self._schema, group)
         exact: list[int] = []
-        for start in range(0, len(group), QUERIES):
+        for start in range(0, len(group), QUERIES_AT_ONCE):
             sides = []
             for table, (scope, weights) in zip(tables, parts, strict=True):
-                some = weights[start : start + QUERIES]
+                some = weights[start : start + QUERIES_AT_ONCE]
                 columns = {f"w{i}": row for i, row in enumerate(some)}
                 listed = self._uploaded({"x": np.arange(some.shape[1]), **columns})
                 rows, joins = self._tables[table.name].rows, self._columns(joins_of(self._schema, table.name))

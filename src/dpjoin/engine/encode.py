@@ -23,7 +23,7 @@ _NARROW = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"}
 _HUGE = 2**127 - 1
 _EXACT_DOUBLE = 2.0**53
 LARGE = 2.0**62
-FLOATS = {"FLOAT", "DOUBLE"}
+FLOAT_TYPES = {"FLOAT", "DOUBLE"}
 _PASSED_ON = {"BIGINT", "UBIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP"}
 """The types in which join values are compared as they are; others are compared as text."""
 _SPANS = {
@@ -60,7 +60,7 @@ class Column:
     @property
     def group(self) -> str:
         """What its rows are grouped by: equal numbers are alike, of other values equal texts."""
-        return f"CASE WHEN {self.sql} <> 0 THEN {self.sql} ELSE 0 END" if self.type in FLOATS else self.text
+        return f"CASE WHEN {self.sql} <> 0 THEN {self.sql} ELSE 0 END" if self.type in FLOAT_TYPES else self.text
 
     @property
     def text(self) -> str:
@@ -321,7 +321,7 @@ def is_double(attribute: Attribute, columns: Sequence[Column]) -> bool:
 
 def text_of(dialect: Dialect, value: str, kind: str) -> str:
     """A value's text, the same on every store. No two write a DOUBLE alike: its whole part, and 53 bits behind it."""
-    if kind not in FLOATS:
+    if kind not in FLOAT_TYPES:
         return dialect.text(value, kind)
     x = value if kind == "DOUBLE" else dialect.cast(value, kind, "DOUBLE")
     rest = f"floor(({x} - floor({x})) * {_double(dialect, _EXACT_DOUBLE)})"

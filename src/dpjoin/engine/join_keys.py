@@ -23,12 +23,12 @@ from dpjoin.engine.encode import as_double
 from dpjoin.engine.integers import FLOAT_LIMIT, INT_LIMIT, Exact, count_by, times
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, Labels, RowWeights, Rules, Scope, Value
 from dpjoin.engine.sumproduct import Counts, Variable, compact
+from dpjoin.spec.dates import EPOCH
 from dpjoin.spec.schema import Attribute, DegreeBound, Schema
 from dpjoin.spec.workload import IntArray
 
 KEY, ID, CODE = "key", "id", "code"
 """Kinds of variables: the number of a key, the number of one of its attributes, the code of a touched attribute."""
-_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -159,27 +159,27 @@ def by_column(values: Collection[Value], width: int) -> list[list[object] | IntA
 def _date(days: int) -> object:
     """The date, or the number of days where Python has no date for it."""
     try:
-        return date.fromordinal(_EPOCH.toordinal() + days)
+        return date.fromordinal(EPOCH.toordinal() + days)
     except (ValueError, OverflowError):
         return days
 
 
 def _days(value: object) -> int | None:
-    days = value.toordinal() - _EPOCH.toordinal() if type(value) is date else value
+    days = value.toordinal() - EPOCH.toordinal() if type(value) is date else value
     return days if isinstance(days, int) and _date(days) == value else None
 
 
 def _time(ticks: int) -> object:
     """The time, or the number of microseconds where Python has no time for it."""
     try:
-        return _EPOCH + ticks * _MICROSECOND
+        return EPOCH + ticks * _MICROSECOND
     except OverflowError:
         return ticks
 
 
 def _ticks(value: object) -> int | None:
     naive = isinstance(value, datetime) and value.tzinfo is None
-    ticks = (value - _EPOCH) // _MICROSECOND if naive else value  # type: ignore[operator]
+    ticks = (value - EPOCH) // _MICROSECOND if naive else value  # type: ignore[operator]
     return ticks if isinstance(ticks, int) and _time(ticks) == value else None
 
 

@@ -12,7 +12,7 @@ from dpjoin.errors import SpecError
 
 SHARE = 0.5
 """Of the machine's memory, when nothing is said."""
-LEAST = 500 * 10**6
+LEAST_MEMORY = 500 * 10**6
 """What the process takes for itself, libraries and models included, before the first row."""
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _BYTES_PER_ROW = 256
@@ -28,16 +28,16 @@ class Memory:
     @property
     def duckdb(self) -> int:
         """For DuckDB: reading, and grouping and putting rows in order, for which it spills."""
-        return max(self.limit * 2 // 5, LEAST // 4)
+        return max(self.limit * 2 // 5, LEAST_MEMORY // 4)
 
     @property
     def room(self) -> int:
         """For rows that wait for their partition, and again for rows in partitions; beyond, they go to a file."""
-        return max(0, self.limit - LEAST) // 5
+        return max(0, self.limit - LEAST_MEMORY) // 5
 
     def rows_at_once(self, workers: int) -> int:
         """How many rows of all tables one worker may have at hand."""
-        return max(2**16, min(2**18, max(0, self.limit - LEAST) // 4 // workers // _BYTES_PER_ROW))
+        return max(2**16, min(2**18, max(0, self.limit - LEAST_MEMORY) // 4 // workers // _BYTES_PER_ROW))
 
 
 def memory_of(limit: str | int | None) -> Memory:
@@ -56,8 +56,8 @@ def memory_of(limit: str | int | None) -> Memory:
         limit = int(float(found[1]) * _UNITS[found[2]])
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise SpecError(f"{said} must be text such as 4GB, or a whole number of bytes")
-    if limit < LEAST:
-        raise SpecError(f"{said} must be at least {LEAST // 10**6}MB; give more, or leave it out")
+    if limit < LEAST_MEMORY:
+        raise SpecError(f"{said} must be at least {LEAST_MEMORY // 10**6}MB; give more, or leave it out")
     return Memory(limit)
 
 

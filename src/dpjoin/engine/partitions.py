@@ -24,7 +24,7 @@ from dpjoin.engine.tables import Tables
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Products
 
-_T = TypeVar("_T")
+_Answer = TypeVar("_Answer")
 WORKERS = min(4, os.cpu_count() or 1)
 """So many partitions are worked at, at the same time."""
 
@@ -77,7 +77,7 @@ class Partitions:
 
         return Partitions(schema, list(map(changed, self._parts)), tuple(self._by), changed(self._whole))
 
-    def _answers(self, ask: Callable[[Tables], _T]) -> Iterator[_T]:
+    def _answers(self, ask: Callable[[Tables], _Answer]) -> Iterator[_Answer]:
         """Every partition's answer, in order, and never many at a time."""
         with one_thread(), ThreadPoolExecutor(WORKERS) as workers:
             for start in range(0, len(self._parts), WORKERS):

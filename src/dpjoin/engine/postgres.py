@@ -15,7 +15,7 @@ from typing import Any
 from dpjoin.engine.arrow import empty_batch
 from dpjoin.engine.dialect import identifier
 from dpjoin.engine.encode import Column
-from dpjoin.engine.postgres_dialect import POSTGRES
+from dpjoin.engine.postgres_dialect import POSTGRES_SQL
 from dpjoin.engine.sources.opened import OpenedTable
 from dpjoin.errors import SourceError
 from dpjoin.spec.stored import PostgresSource
@@ -29,7 +29,7 @@ _REASONS = {
     "42P01": "there is no such table; name it as SCHEMA.TABLE",
     "3F000": "there is no such schema; name it as SCHEMA.TABLE",
 }
-_SETTINGS = {"jit": "off", "datestyle": "ISO", "timezone": "UTC", "standard_conforming_strings": "on"}
+_SESSION = {"jit": "off", "datestyle": "ISO", "timezone": "UTC", "standard_conforming_strings": "on"}
 _PLAIN = {
     "int2": "SMALLINT",
     "int4": "INTEGER",
@@ -44,7 +44,7 @@ _PLAIN = {
     "bytea": "BLOB",
     "uuid": "UUID",
 }
-_TEXTS = {"text", "varchar", "bpchar", "name", "char"}
+_TEXT_TYPES = {"text", "varchar", "bpchar", "name", "char"}
 
 
 class PostgresStore:
@@ -114,7 +114,7 @@ def _begin(name: str, source: PostgresSource, connection: Any, snapshot: str | N
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             if snapshot is not None:
                 cursor.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-        settings = ", ".join(f"set_config('{key}', '{value}', true)" for key, value in _SETTINGS.items())
+        settings = ", ".join(f"set_config('{key}', '{value}', true)" for key, value in _SESSION.items())
         _one(connection, f"SELECT {settings}")
         asked = "current_setting('server_version_num') || ' ' || current_setting('server_encoding')"
         version, encoding = _one(connection, f"SELECT {asked}").split()
@@ -149,11 +149,11 @@ def _described(name: str, source: PostgresSource, connection: Any, columns: Sequ
     found, taken = [], []
     for field in fields:
         kind, value = _typed(identifier(field.name), field.metadata, enums)
-        found.append(Column(field.name, kind, dialect=POSTGRES))
+        found.append(Column(field.name, kind, dialect=POSTGRES_SQL))
         if field.name in columns:
             taken.append(f"{value} AS {identifier(field.name)}")
     view = f"(SELECT {', '.join(taken)} FROM {rows}) AS source"
-    return OpenedTable(name, view, tuple(found), origin, dialect=POSTGRES)
+    return OpenedTable(name, view, tuple(found), origin, dialect=POSTGRES_SQL)
 
 
 def _typed(name: str, about: Mapping[bytes, bytes], enums: set[str]) -> tuple[str, str]:
@@ -161,7 +161,7 @@ def _typed(name: str, about: Mapping[bytes, bytes], enums: set[str]) -> tuple[st
     kind = about[b"POSTGRESQL:type"].decode()
     if kind in _PLAIN:
         return _PLAIN[kind], name
-    if kind in _TEXTS or kind in enums:
+    if kind in _TEXT_TYPES or kind in enums:
         # A padded text is cut by the cast. The bytes decide what is equal, whatever the column's collation says.
         return "VARCHAR", f'CAST({name} AS text) COLLATE "C"'
     if kind == "numeric":

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dpjoin.engine.dialect import DAYS, Dialect, literal
 
-_WHOLE = {"SMALLINT", "INTEGER", "BIGINT"}
+_CAST_TYPES = {"SMALLINT", "INTEGER", "BIGINT"}
 _RANGES = {"INTEGER": 2**31, "BIGINT": 2**63}
 _MOMENT = (
     "^ *([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -62,7 +62,7 @@ class PostgresDialect(Dialect):
             return _clock(value)
         if target == "VARCHAR" or (target == "HUGEINT" and kind.startswith("DECIMAL")):
             return value
-        assert kind in _WHOLE or (kind, target) == ("FLOAT", "DOUBLE"), f"no cast of {kind} to {target}"
+        assert kind in _CAST_TYPES or (kind, target) == ("FLOAT", "DOUBLE"), f"no cast of {kind} to {target}"
         return f"CAST({value} AS {self.types.get(target, target)})"
 
     def _within(self, value: str, kind: str, target: str) -> str:
@@ -89,7 +89,7 @@ class PostgresDialect(Dialect):
         return f"CAST({code} AS {'smallint' if size <= 2**15 else 'integer' if size <= 2**31 else 'bigint'})"
 
 
-POSTGRES = PostgresDialect()
+POSTGRES_SQL = PostgresDialect()
 
 
 def _double_of_decimal(value: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 BIGINT = 2**63
 """Below it a whole number of SQL is a BIGINT, beyond it one of `Dialect.wide`."""
-WIDEST = 10**38
+WIDEST_NUMBER = 10**38
 """Below it `Dialect.wide` holds every whole number."""
 MANY = 2**31
 """Sums of up to this many halves of products, 32 bits each, fit into BIGINT."""

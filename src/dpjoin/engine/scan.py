@@ -255,7 +255,7 @@ class Scan:
             elif name in bounded:
                 groups[name] = column.group
                 seen.append(column.text)
-                ties += [groups[name]] * (column.type in encode.FLOATS)
+                ties += [groups[name]] * (column.type in encode.FLOAT_TYPES)
             if name in coded:
                 seen.append(dialect.text(encode.code(*coded[name]), "INTEGER"))
                 conditions += encode.kept(*coded[name])

@@ -23,7 +23,7 @@ from dpjoin.errors import SourceError
 
 ALIGNED = 64
 """Bytes: where Arrow wants a batch to begin."""
-LOOKED_AT = 2**28
+SEEN_BYTES = 2**28
 """So many bytes are looked at before their pages are given back."""
 
 
@@ -75,7 +75,7 @@ class Shelf:
                 self._pages = mmap.mmap(self._file.fileno(), self._end, access=mmap.ACCESS_READ)
             # Pages that were looked at count as memory of this process until it says that it needs them no more.
             self._looked_at += size
-            if self._looked_at > LOOKED_AT and hasattr(self._pages, "madvise"):
+            if self._looked_at > SEEN_BYTES and hasattr(self._pages, "madvise"):
                 self._pages.madvise(mmap.MADV_DONTNEED)
                 self._looked_at = 0
             return pa.py_buffer(self._pages).slice(start, size)

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from dpjoin.engine.spark_sql import EPOCH, SPARK
+from dpjoin.engine.spark_sql import EPOCH_SQL, SPARK_SQL
 from dpjoin.engine.spill import private_folder
 from dpjoin.errors import SourceError
 
@@ -129,7 +129,7 @@ class Held:
 class SparkCluster:
     """A session that computes. Its scratch lies in a folder of its own that only this user can read."""
 
-    dialect = SPARK
+    dialect = SPARK_SQL
 
     def __init__(self, spark: Any) -> None:
         check_session(spark)
@@ -181,8 +181,8 @@ def _signed(rows: Any) -> Any:
 
 def _as_meant(field: Any) -> str:
     """A column that was sent: of times the microseconds, since Spark takes them for times of the session."""
-    name = SPARK.name(field.name)
-    return f"timestampadd(MICROSECOND, {name}, {EPOCH}) AS {name}" if pa.types.is_timestamp(field.type) else name
+    name = SPARK_SQL.name(field.name)
+    return f"timestampadd(MICROSECOND, {name}, {EPOCH_SQL}) AS {name}" if pa.types.is_timestamp(field.type) else name
 
 
 def _let_go(spark: Any, name: str, path: Path | None) -> None:

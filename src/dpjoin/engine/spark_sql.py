@@ -26,8 +26,8 @@ _NAMES = {
     "timestamp_ntz": "TIMESTAMP",
 }
 """Spark's types by the names of DuckDB's."""
-EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
-_IN_UTC = f"timestampadd(MICROSECOND, unix_micros({{}}), {EPOCH})"
+EPOCH_SQL = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+_IN_UTC = f"timestampadd(MICROSECOND, unix_micros({{}}), {EPOCH_SQL})"
 """A time with a zone, wherever it is read."""
 
 
@@ -50,7 +50,7 @@ class SparkDialect(Dialect):
         DAYS: "unix_date(CAST({} AS DATE))",
     }
     texts: Mapping[str, str] = {
-        "TIMESTAMP": f"CAST(timestampdiff(MICROSECOND, {EPOCH}, {{}}) AS STRING)",
+        "TIMESTAMP": f"CAST(timestampdiff(MICROSECOND, {EPOCH_SQL}, {{}}) AS STRING)",
         "TIMESTAMP WITH TIME ZONE": f"concat(CAST({_IN_UTC} AS STRING), '+00')",
         "DATE": "CAST(unix_date({}) AS STRING)",
         "BLOB": "hex({})",
@@ -89,13 +89,13 @@ class SparkDialect(Dialect):
         return f"TRY_CAST({code} AS INT)"
 
 
-SPARK = SparkDialect()
+SPARK_SQL = SparkDialect()
 
 
 def columns_of(frame_schema: Any) -> tuple[Column, ...]:
     """The columns of a frame by its schema."""
     return tuple(
-        Column(f.name, type_name(f.dataType), untyped=f.dataType.typeName() == "void", dialect=SPARK)
+        Column(f.name, type_name(f.dataType), untyped=f.dataType.typeName() == "void", dialect=SPARK_SQL)
         for f in frame_schema.fields
     )
 

@@ -14,18 +14,17 @@ from dpjoin.engine.cluster import Frozen
 from dpjoin.engine.cluster_scan import FrozenScans, freeze, scan_of
 from dpjoin.engine.cluster_tables import ClusterTables, tables_on_cluster
 from dpjoin.engine.interface import Scope
-from dpjoin.engine.memory import LEAST, Memory
+from dpjoin.engine.memory import LEAST_MEMORY, Memory
 from dpjoin.engine.scan import Scan
 from dpjoin.engine.sources import OpenedTable
 from dpjoin.engine.spark import SparkCluster, check_session, session, unreachable
-from dpjoin.engine.spark_sql import SPARK as SPARK_SQL
-from dpjoin.engine.spark_sql import columns_of
+from dpjoin.engine.spark_sql import SPARK_SQL, columns_of
 from dpjoin.engine.tables import Tables
 from dpjoin.errors import SourceError
 from dpjoin.spec.schema import Schema, Table
 from dpjoin.spec.stored import SPARK
 
-PARQUET = "parquet:"
+PARQUET_PREFIX = "parquet:"
 HOME_ROWS, BYTES_PER_ROW = 2**24, 160
 """Up to this many rows of counts, all tables together, are fetched, and no more than memory holds."""
 
@@ -87,7 +86,7 @@ class SparkStore:
         frozen = FrozenScans(schema, cluster, scans, {name: freeze(cluster, scan) for name, scan in scans.items()})
         self.close()
         self._written.clear()
-        most = min(HOME_ROWS, (memory.limit - LEAST) // BYTES_PER_ROW)
+        most = min(HOME_ROWS, (memory.limit - LEAST_MEMORY) // BYTES_PER_ROW)
         if sum(rows.exact_rows for rows in frozen.exact_rows.values()) <= most:
             return frozen.home()
         return tables_on_cluster(schema, cluster, frozen.tables(), frozen.kinds(), frozen.home)
@@ -125,9 +124,9 @@ def _frame(name: str, source: Any) -> tuple[Any, str]:
         )
     origin = f"Spark source {wanted!r}"
     try:
-        if wanted.startswith(PARQUET):
+        if wanted.startswith(PARQUET_PREFIX):
             strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-            return spark.read.options(**strict).parquet(wanted.removeprefix(PARQUET)), origin
+            return spark.read.options(**strict).parquet(wanted.removeprefix(PARQUET_PREFIX)), origin
         return spark.table(wanted), origin
     except Exception:
         raise SourceError(

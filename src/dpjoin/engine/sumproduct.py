@@ -30,7 +30,7 @@ Column = NDArray[Any]
 
 CHUNK_PAIRS = 2**22
 """How many pairs of rows are multiplied before they are summed."""
-DENSE_CELLS = 2**24
+DENSE_PRODUCT_CELLS = 2**24
 """Up to this many cells a product of two factors may be a dense matrix on the way."""
 MEMO_CELLS = 2**26
 """How many numbers the results kept for later may hold: half a gigabyte."""
@@ -326,7 +326,7 @@ def _contracted(first: Counts, second: Counts, keep: Collection[Variable]) -> Co
     kept = [[v for v in f.variables if v not in shared] for f in (first, second)]
     sizes = [f.sizes_of(variables) for f, variables in zip((first, second), kept, strict=True)]
     cells = math.prod(map(math.prod, sizes))
-    if not shared or any(v in keep for v in shared) or cells > DENSE_CELLS:
+    if not shared or any(v in keep for v in shared) or cells > DENSE_PRODUCT_CELLS:
         return None
     if first.exact_counts.dtype == object or second.exact_counts.dtype == object:
         return None

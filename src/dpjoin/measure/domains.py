@@ -5,7 +5,6 @@ Rows of different tables pay for their own table's columns only; a person pays f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,10 +19,9 @@ from dpjoin.privacy.columns import Column, ColumnOf, NoisyCounts
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.owners import rows_per_owner
 from dpjoin.spec.dates import DATE
+from dpjoin.spec.learning import WHOLE_TEXT
 from dpjoin.spec.persons import owners_counted
 from dpjoin.spec.schema import OTHER, REPLACE, Attribute, Schema
-
-_WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def _listed(attribute: Attribute, column: Column, cost: Concentrated, width: int
     assert attribute.learned is not None
     noisy = column.noisy_values(cost, half_width=width)
     known = {v: n for v, n in noisy.listed.items() if v != OTHER or not isinstance(v, str)}
-    if column.kind == "untyped" and all(_WHOLE.fullmatch(str(v)) for v in known):
+    if column.kind == "untyped" and all(WHOLE_TEXT.fullmatch(str(v)) for v in known):
         known = {int(str(v)): n for v, n in known.items()}
     ranked: list[Any] = sorted(known, key=lambda v: (-known[v], repr(v)))
     kept = ranked[: attribute.learned.values]

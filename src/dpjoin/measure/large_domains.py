@@ -16,7 +16,7 @@ import numpy as np
 
 from dpjoin import constants
 from dpjoin.measure.laplace import Spread, laplace_shares, laplace_unit, measure_laplace, total_of
-from dpjoin.measure.marginals import PIECES, allocate, split
+from dpjoin.measure.marginals import costs_by_gain, split
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down
 from dpjoin.measure.totals import NoisyTotal
@@ -118,13 +118,9 @@ def measure_chosen(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(pilot, Fraction(0))
-    precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
-    evidence = evidence_of(fit.terms, looks)
-    counts = [importance[c] for c in fit.terms.cliques]
-    pieces = allocate(fit.terms.slices, fit.curvature, fit.tau_each, evidence, precision, counts)
-    costs = [round_down(rest * n / PIECES) for n in pieces if n]
-    costs[-1] += rest - sum(costs, Fraction(0))
-    measure([c for c, n in zip(fit.terms.cliques, pieces, strict=True) if n], costs)
+    counts = [importance[c] for c in fit.cliques]
+    costs = costs_by_gain(fit, evidence_of(fit.terms, looks), counts, rest, results_of(curator, bound))
+    measure([fit.cliques[i] for i in costs], costs.values())
     evidence = evidence_of(fit.terms, looks)
     fit = learn(fit, evidence, steps=30)
     progress("measure", 3, 3)

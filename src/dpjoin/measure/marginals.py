@@ -18,16 +18,13 @@ import numpy as np
 from dpjoin import constants
 from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import results_of, round_down
-from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, learn, maximise, relearn_prior
+from dpjoin.model.fit import FEW_CELLS, LOOSE, Evidence, Fit, S, learn, maximise, relearn_prior
 from dpjoin.model.model import clique_scopes
 from dpjoin.model.terms import FloatArray, Terms
 from dpjoin.privacy.accounting import Concentrated
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import CELLS, Group, Kronecker, Workload, kronecker
-
-PIECES = 60
-"""Into how many pieces the rest is cut. More pieces follow the gain more closely; 60 is past what matters."""
 
 
 def wanted_cliques(workload: Workload) -> list[tuple[str, ...]]:
@@ -127,12 +124,8 @@ def measure_marginals(
     progress("measure", 2, 3)
 
     rest = rho - sum(first, Fraction(0)) - sum(second, Fraction(0))
-    precision = float(2 * rest / PIECES) / results_of(curator, bound) ** 2
-    pieces = allocate(terms.slices[: len(groups)], fit.curvature, fit.tau_each, evidence, precision, importance)
-    chosen = [i for i, n in enumerate(pieces) if n]
-    costs = [round_down(rest * n / PIECES) for n in pieces if n]
-    costs[-1] += rest - sum(costs, Fraction(0))
-    evidence = measured(evidence, chosen, costs)
+    costs = costs_by_gain(fit, evidence, importance, rest, results_of(curator, bound))
+    evidence = measured(evidence, [*costs], [*costs.values()])
     fit = learn(fit, evidence)
     progress("measure", 3, 3)
     return Fitted(fit, evidence)
@@ -150,29 +143,30 @@ def split(rho: Fraction, importance: Sequence[float]) -> list[Fraction]:
     return [*costs[:-1], rho - sum(costs[:-1], Fraction(0))]
 
 
-def allocate(
-    slices: Sequence[slice],
-    curvature: FloatArray,
-    tau_each: FloatArray,
-    evidence: Evidence,
-    precision: float,
-    importance: Sequence[float],
-) -> list[int]:
-    """How many pieces of `precision` each clique gets: greedily, by the expected drop in total absolute error."""
-    prior = 1.0 / tau_each**2
+def costs_by_gain(
+    fit: Fit[S], evidence: Evidence, importance: Sequence[float], rest: Fraction, results: float
+) -> dict[int, Fraction]:
+    """What cliques get of the rest of rho, in pieces: greedily, by the expected drop in total absolute error.
+
+    `results` is how many join results one row can change.
+    """
+    precision, prior = float(2 * rest / constants.PIECES) / results**2, 1.0 / fit.tau_each**2
 
     def expected(i: int, pieces: int) -> float:
-        w = slices[i]
-        c: FloatArray = curvature[w]
+        w = fit.slices[i]
+        c: FloatArray = fit.curvature[w]
         width = c / np.sqrt(c**2 * (evidence.precision[w] + pieces * precision) + prior[w])
         return importance[i] * float(width.sum())
 
-    pieces = [0] * len(slices)
-    now = np.array([expected(i, 0) for i in range(len(slices))])
-    after = np.array([expected(i, 1) for i in range(len(slices))])
-    for _ in range(PIECES):
+    cliques = range(len(fit.cliques))
+    pieces = [0] * len(cliques)
+    now = np.array([expected(i, 0) for i in cliques])
+    after = np.array([expected(i, 1) for i in cliques])
+    for _ in range(constants.PIECES):
         best = int(np.argmax(now - after))
         pieces[best] += 1
         now[best] = after[best]
         after[best] = expected(best, pieces[best] + 1)
-    return pieces
+    costs = {i: round_down(rest * n / constants.PIECES) for i, n in enumerate(pieces) if n}
+    costs[max(costs)] += rest - sum(costs.values(), Fraction(0))
+    return costs

@@ -20,8 +20,6 @@ from dpjoin.measure.totals import NoisyTotal
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.owners import Clip
 
-POWERS = np.geomspace(0.3, 40.0, 26)
-BENDS = np.array([0.0, 0.1, 0.4, 1.6])
 NORMAL = np.array([-1.83, -1.28, -0.97, -0.73, -0.52, -0.34, -0.17, 0, 0.17, 0.34, 0.52, 0.73, 0.97, 1.28, 1.83])
 """A normal distribution by fifteen numbers."""
 
@@ -58,15 +56,16 @@ class Tail:
     def shapes(self) -> Shapes:
         told, here, beyond = self.owners, slice(self.start + 1), slice(self.start + 1, None)
         u = np.log(told.edges[self.start :] / told.edges[self.start])
-        left = np.exp(-(POWERS[:, None, None] * u + BENDS[:, None] * u**2).reshape(-1, len(u)))
+        powers, bent = np.geomspace(*constants.POWERS, 26), np.array(constants.BENDS)
+        left = np.exp(-(powers[:, None, None] * u + bent[:, None] * u**2).reshape(-1, len(u)))
         each = -np.diff(left, axis=1)
         # What owners there are by chance adds to the noise where they stand out.
         variance = told.deviation**2 + np.maximum(told.owners[beyond], 0.0)
         precision, fit = (each**2 / variance).sum(axis=1), (each * told.noisy[beyond] / variance).sum(axis=1)
         many = np.maximum(fit / precision, 1.0)
         each = np.where(many[:, None] * left[:, 1:] >= 0.5, each, 0.0)
-        bends = np.where(BENDS == 0, constants.STRAIGHT, (1 - constants.STRAIGHT) / (len(BENDS) - 1))
-        likely = np.tile(np.log(bends), len(POWERS))
+        bends = np.where(bent == 0, constants.STRAIGHT, (1 - constants.STRAIGHT) / (len(bent) - 1))
+        likely = np.tile(np.log(bends), len(powers))
         if self.sizes is not None:
             strict, wide, more = self.sizes
             gained = told.lost_by_each(strict) - told.lost_by_each(wide)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpjoin import constants
 from dpjoin.spec.dates import DATE, FIRST_DAY, LAST_DAY, days
 
 if TYPE_CHECKING:
@@ -25,27 +26,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Edges = tuple[float, ...]
 
-SHARES = (0.25, 0.25, 0.25, 0.25)
-"""Measured on five made-up columns of 26,000 rows, as DOUBT and PIECES: edges are off by 0.95 % in rank on average, and
-by 1 to 1.3 % with other shares, pieces and doubts, or 3 and 5 rounds. Of a column's budget, what each round gets."""
-TAIL = 0.001
-"""Guess. Of all rows, those beyond the outermost edges at either end."""
-PHANTOM = 0.15
-"""Measured, as SHARES: more loses tails, less keeps empty ones. What a fit leaves of noise in an empty piece, in
-deviations of a single count."""
-CLOSE = 0.05
-"""Guess. Of a bin's share of the rows, how far an edge may be off so as to be a rounder number."""
-SEEN, ROOM = 4.5, 1
-"""Guess. By how many deviations of its noise the count of a first piece must stand out, and how many pieces may follow
-that do not."""
-DOUBT = 1.0
-"""Measured, as SHARES. By how many deviations what was counted may mislead about where a quantile lies."""
-HEAVY = 0.25
-"""Guess. Of a bin's share, what one piece holds that may be a single number: an edge is not put inside it."""
 NOTHING = 2.0**-24
 """Derived. Numbers up to here are taken for zero: the first piece above it is not cut."""
-PIECES = 5
-"""Measured, as SHARES. Into how many pieces the share of a bin is cut where a quantile lies."""
 _COARSE = (2.0**128, 2.0**256, 2.0**512, sys.float_info.max)
 
 
@@ -69,7 +51,7 @@ def noisy_edges(
     """
     asked = first_edges(whole=whole, part=part)
     known = []
-    for share in SHARES:
+    for share in constants.QUANTILE_SHARES:
         known.append(count(asked, share))
         spread = Spread(known)
         asked = _closer(spread, asked, bins, whole=whole)
@@ -108,7 +90,7 @@ class Spread:
         one = math.sqrt(last.variance) / self.size if self.size else math.inf
         self.off = one * math.sqrt(len(last.noisy)) / 2
         """How far off the share below a middle edge is, about."""
-        self.tail = max(TAIL, 3.5 * one)
+        self.tail = max(constants.OUTER_TAIL, 3.5 * one)
         """The share of the numbers that noise may hide at either end."""
 
         self._one = one
@@ -116,10 +98,10 @@ class Spread:
     def ends(self) -> tuple[int, int]:
         """Between which edges the numbers are but for the tails: what noise may hide there grows with their pieces."""
         pieces, below = len(self.edges) - 1, self.below / self.size
-        first, last = 0, pieces
-        while first < pieces - 1 and below[first + 1] <= max(self.tail, PHANTOM * self._one * (first + 1)):
+        first, last, phantom = 0, pieces, constants.PHANTOM * self._one
+        while first < pieces - 1 and below[first + 1] <= max(self.tail, phantom * (first + 1)):
             first += 1
-        while last > first + 1 and 1 - below[last - 1] <= max(self.tail, PHANTOM * self._one * (pieces - last + 1)):
+        while last > first + 1 and 1 - below[last - 1] <= max(self.tail, phantom * (pieces - last + 1)):
             last -= 1
         return first, last
 
@@ -137,28 +119,28 @@ def hull(first: NoisyCounts) -> tuple[float, float]:
     noisy, most = np.array(first.noisy, dtype=np.float64), len(first.noisy) - 1
     one, stands_out = math.sqrt(first.variance), np.zeros(len(noisy), dtype=bool)
     for width in (1, 2, 4, 8):  # several pieces together may stand out where none does
-        together = np.convolve(noisy, np.ones(width), mode="valid") > SEEN * one * math.sqrt(width)
+        together = np.convolve(noisy, np.ones(width), mode="valid") > constants.PIECE_SEEN * one * math.sqrt(width)
         for start in np.flatnonzero(together):
             stands_out[start : start + width] |= noisy[start : start + width] > one
     seen = np.flatnonzero(stands_out)
     low, high = (int(seen[0]), int(seen[-1])) if len(seen) else (int(noisy.argmax()),) * 2
-    return first.edges[max(low - ROOM, 0)], first.edges[min(high + ROOM, most) + 1]
+    return first.edges[max(low - constants.PIECE_ROOM, 0)], first.edges[min(high + constants.PIECE_ROOM, most) + 1]
 
 
 def _closer(spread: Spread, asked: Edges, bins: int, *, whole: bool) -> Edges:
     """The edges to count between next: pieces where quantiles may lie, cut into smaller ones."""
     if not spread.size:
         return asked
-    off = max(0.1 / bins, DOUBT * spread.off)
+    off, fine = max(0.1 / bins, constants.QUANTILE_DOUBT * spread.off), constants.BIN_PIECES
     edges = spread.edges
     cut: set[float] = {float(edges[0]), float(edges[-1])}
     reached = [(spread.around(j / bins, off), 2) for j in range(1, bins)]
     low, high = spread.ends()
-    reached += [((max(low - 1, 0), low), PIECES), ((high - 1, min(high, len(edges) - 2)), PIECES)]
+    reached += [((max(low - 1, 0), low), fine), ((high - 1, min(high, len(edges) - 2)), fine)]
     for (first, last), least in reached:
         for i in range(first, last + 1):
             held = (spread.below[i + 1] - spread.below[i]) / spread.size
-            pieces = min(2 * PIECES, max(least, math.ceil(held * bins * PIECES))) if held else 1
+            pieces = min(2 * fine, max(least, math.ceil(held * bins * fine))) if held else 1
             cut |= set(_split(float(edges[i]), float(edges[i + 1]), pieces, whole=whole))
     return tuple(sorted(cut))
 
@@ -182,8 +164,8 @@ def _chosen(spread: Spread, bins: int, *, whole: bool) -> list[float]:
     if not spread.size:
         return [0.0, 1.0]
     edges, below = spread.edges, spread.below / spread.size
-    close, held = CLOSE / bins, np.diff(below)
-    heavy = held > HEAVY / bins
+    close, held = constants.EDGE_MOVES / bins, np.diff(below)
+    heavy = held > constants.ONE_NUMBER / bins
     first, last = spread.ends()
     low, high = max(float(edges[first]), spread.hull[0]), min(float(edges[last]), spread.hull[1])
     inner: list[float] = []

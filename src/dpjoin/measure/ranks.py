@@ -20,7 +20,7 @@ from dpjoin.privacy.parts import NoisyRanks
 
 EDGES = tuple(sorted({max(n + 1, round(1.2**n)) for n in range(110)}))
 """The caps there are, and the edges of the ranks' buckets: all small numbers, then a fifth more each."""
-MOST_VALUES = 2**20
+RANKED_VALUES = 2**20
 """So many values, the most frequent ones, are looked at."""
 
 
@@ -115,7 +115,7 @@ def degree_sequence(ranks: NoisyRanks) -> FloatArray:
     beyond = rows_beyond(ranks)
     widths = np.diff([0, *ranks.edges])
     # How many values reach a rank in each bucket; it does not rise.
-    reach = np.minimum(np.rint((beyond[:-1] - beyond[1:]) / widths), MOST_VALUES).astype(np.int64)
+    reach = np.minimum(np.rint((beyond[:-1] - beyond[1:]) / widths), RANKED_VALUES).astype(np.int64)
     values = int(reach[0])
     degrees = np.zeros(values)
     for edge, count in zip(ranks.edges, reach.tolist(), strict=True):

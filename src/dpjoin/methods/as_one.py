@@ -18,8 +18,8 @@ from dpjoin.measure.totals import measure_total
 from dpjoin.methods.likely_bound import equal_degrees, expected_bound, ranked_degrees
 from dpjoin.methods.look import Look, count_after_look
 from dpjoin.methods.method import (
-    GAUSSIAN,
-    LAPLACE,
+    GAUSSIAN_NOISE,
+    LAPLACE_NOISE,
     TRUNCATED_GAUSSIAN,
     Method,
     NoiseLevel,
@@ -90,19 +90,19 @@ def as_one_stages(shares: TightShares, workload: Workload) -> tuple[Stage, ...]:
     if whole := shares.split.laplace:
         count = float(shares.count.epsilon / whole)
         note = "few marginals, each once; no delta is needed"
-        return Stage("join size", LAPLACE, count, "unbiased"), Stage("queries", LAPLACE, 1 - count, note)
+        return Stage("join size", LAPLACE_NOISE, count, "unbiased"), Stage("queries", LAPLACE_NOISE, 1 - count, note)
     whole = shares.split.rho
     stages = []
     if shares.bound is not None:
         note = f"the largest degree plus a shift of {shares.half_width} on average, never below it"
         stages.append(Stage("sensitivity", TRUNCATED_GAUSSIAN, float(shares.bound.rho / whole), note))
-    stages.append(Stage("join size", GAUSSIAN, float(shares.count.rho / whole), "unbiased"))
+    stages.append(Stage("join size", GAUSSIAN_NOISE, float(shares.count.rho / whole), "unbiased"))
     wide = sum(len(scope) > 1 for scope in clique_scopes(workload.groups))
     pilot = constants.LARGE_PILOT if is_large(workload) else pilot_share(wide)
     note = (
         f"{float(constants.SINGLES_SHARE):.0%} one-way, {float(pilot):.0%} pilot of all, the rest where it helps most"
     )
-    return *stages, Stage("queries", GAUSSIAN, float(shares.queries / whole), note)
+    return *stages, Stage("queries", GAUSSIAN_NOISE, float(shares.queries / whole), note)
 
 
 def as_one_noise_level(shares: TightShares, workload: Workload, degree: int) -> NoiseLevel:
@@ -157,7 +157,7 @@ def release_as_one(look: Look, left: Remainder, shares: TightShares, progress: P
     return as_one_tight(look.curator, look.workload, replace(shares, count=count), progress)
 
 
-AS_ONE = Method(
+JOIN_AS_ONE = Method(
     name="single_table",
     why=why_as_one,
     check=check_as_one,

@@ -36,7 +36,7 @@ from dpjoin.methods.look import (
     price_for,
     public_bound_of,
 )
-from dpjoin.methods.method import GAUSSIAN, Method, NoiseLevel, Outcome, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, Method, NoiseLevel, Outcome, Stage
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
 from dpjoin.methods.remainder import Remainder
 from dpjoin.model.model import Model
@@ -80,8 +80,8 @@ def look_stages(split: Split, look: LookShares, schema: Schema, note: str) -> li
     ranks = float((look.ranks.rho * questions + first) / split.rho)
     sizes = float(look.whole / split.rho) - ranks
     return [
-        Stage("ranks", GAUSSIAN, ranks, "how many rows have which rank: the degree distribution"),
-        Stage("sizes under caps", GAUSSIAN, sizes, note),
+        Stage("ranks", GAUSSIAN_NOISE, ranks, "how many rows have which rank: the degree distribution"),
+        Stage("sizes under caps", GAUSSIAN_NOISE, sizes, note),
     ]
 
 
@@ -91,7 +91,7 @@ def capped_stages(
     count = float(shares.count.rho / shares.split.rho)
     looks = look_stages(shares.split, shares.look, workload.schema, note)
     left = 1 - count - sum(s.share for s in looks)
-    return *looks, Stage("join size", GAUSSIAN, count, "unbiased"), Stage("queries", GAUSSIAN, left, rest)
+    return *looks, Stage("join size", GAUSSIAN_NOISE, count, "unbiased"), Stage("queries", GAUSSIAN_NOISE, left, rest)
 
 
 def capped_noise_level(shares: CappedShares, workload: Workload, degree: int) -> NoiseLevel:

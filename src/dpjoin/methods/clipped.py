@@ -23,7 +23,7 @@ from dpjoin.measure.shares import round_down
 from dpjoin.measure.totals import NoisyTotal, measure_total
 from dpjoin.methods.capped import grown
 from dpjoin.methods.look import Look
-from dpjoin.methods.method import GAUSSIAN, Method, NoiseLevel, Outcome, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, Method, NoiseLevel, Outcome, Stage
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
 from dpjoin.methods.remainder import Remainder
 from dpjoin.model.threads import one_blas_thread
@@ -237,13 +237,13 @@ def resume(look: Look, left: Remainder, shares: ClippedShares, progress: Progres
 
 def stages(shares: ClippedShares, workload: Workload) -> tuple[Stage, ...]:
     owner, whole = " and ".join(owner_of_results(workload.schema)), shares.split.rho
-    first = [Stage("owners", GAUSSIAN, float(shares.owners.rho / whole), f"histogram of join results by {owner}")]
+    first = [Stage("owners", GAUSSIAN_NOISE, float(shares.owners.rho / whole), f"histogram of join results by {owner}")]
     count = float(shares.count.rho / whole)
     left = 1 - count - float(shares.owners.rho / whole)
     return (
         *(first if shares.owners.rho else []),
-        Stage("join size", GAUSSIAN, count, "of the clipped join, unbiased"),
-        Stage("queries", GAUSSIAN, left, "of the clipped join"),
+        Stage("join size", GAUSSIAN_NOISE, count, "of the clipped join, unbiased"),
+        Stage("queries", GAUSSIAN_NOISE, left, "of the clipped join"),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpjoin import constants
 from dpjoin.measure.laplace import ANY_CORRELATION
-from dpjoin.measure.ranks import MOST_VALUES, chance_size, degree_sequence
+from dpjoin.measure.ranks import RANKED_VALUES, chance_size, degree_sequence
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.methods.look import place
 from dpjoin.methods.noise_forecast import MEAN_DEVIATION, after_fit, clear_share, fitted_variance, table_noise
@@ -63,7 +63,7 @@ def public_degrees(curator: Curator) -> Public:
     schema, found = curator.schema, {}
     for table, links in public_links(schema).items():
         for by in links:
-            if not any(schema.attribute(a).key for a in by) and schema.cells(by) <= MOST_VALUES:
+            if not any(schema.attribute(a).key for a in by) and schema.cells(by) <= RANKED_VALUES:
                 rows = np.asarray(curator.public_counts(table, by), dtype=np.float64)
                 found[table, by] = np.sort(rows)[::-1]
     return found
@@ -84,7 +84,7 @@ def key_degrees(schema: Schema, ranks: Sequence[NoisyRanks], size: float, public
             if (table.name, by) in public:
                 found[table.name] = public[table.name, by]
             elif any(b.limit == 1 and set(b.attributes) <= set(by) for b in table.bounds):
-                found[table.name] = np.ones(min(schema.cells(by), MOST_VALUES))
+                found[table.name] = np.ones(min(schema.cells(by), RANKED_VALUES))
     for (name, by), rows in reversed(list(public.items())):  # what it shares with all comes last
         if all(name not in found for found in links.values()):
             links.setdefault(by, {})[name] = rows
@@ -96,7 +96,7 @@ def key_degrees(schema: Schema, ranks: Sequence[NoisyRanks], size: float, public
 def on_key(schema: Schema, by: Scope, degrees: Degrees) -> KeyDegrees:
     """Degrees by some attributes, with zeros for values that have no rows, as far as is written down."""
     values = schema.cells(by)
-    kept = min(values, MOST_VALUES)
+    kept = min(values, RANKED_VALUES)
     return KeyDegrees({t: np.append(d, np.zeros(max(0, kept - len(d))))[:kept] for t, d in degrees.items()}, values)
 
 

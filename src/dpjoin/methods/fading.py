@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.degree_bounds import RowWeights, declared_limits, weighted_bound
 from dpjoin.spec.schema import Schema
@@ -25,33 +26,25 @@ LARGEST = 2**12
 REACH = 32
 """A value with so many times more rows has no weight at all. Of its join results hardly any would be left in any case,
 and whole numbers can only fall slowly up to some degree."""
-GRAIN = 64
+FADE_GRAIN = 64
 """How many steps a weight has, for each row up to which it is full: two for each degree that there is a weight for."""
 LEAST_GRAIN = 2**10
-
-
-PRICES = (1.05, 1.12, 1.2, 1.3, math.sqrt(2))
-"""What a row may move, as a multiple of its full weight. More lets weights fall at once, and a value count less."""
-TRIAL = 32
-"""Which price suits a join is tried with full weight up to so many rows."""
-NEARLY = 1.05
-"""The lowest price whose bound is not larger than this times the least: a low one loses less of large values."""
 
 
 def best_price(schema: Schema, places: Iterable[tuple[str, tuple[str, ...]]]) -> float:
     """The price for tables that fade by some attributes: from the schema alone."""
     tried = {}
-    for price in PRICES:
-        fades = {table: fade(by, TRIAL, price) for table, by in places}
+    for price in constants.FADE_PRICES:
+        fades = {table: fade(by, constants.FADE_TRIAL, price) for table, by in places}
         whole = math.prod(f.full for f in fades.values())
         tried[price] = weighted_bound(schema, declared_limits(schema), fades) / whole
-    return next(price for price, bound in tried.items() if bound <= NEARLY * min(tried.values()))
+    return next(price for price, bound in tried.items() if bound <= constants.NEARLY_LEAST * min(tried.values()))
 
 
 @lru_cache(maxsize=256)
 def weights(full: int, price: float) -> tuple[IntArray, int]:
     """Weights that are full up to so many rows of a value, at a price; and what full weight is."""
-    grain = max(LEAST_GRAIN, 1 << (GRAIN * full - 1).bit_length())
+    grain = max(LEAST_GRAIN, 1 << (FADE_GRAIN * full - 1).bit_length())
     most = price * grain
     falling = [grain] * full
     while True:

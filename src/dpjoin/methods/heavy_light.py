@@ -44,7 +44,7 @@ from dpjoin.methods.look import (
     ranked_by,
     rows_left,
 )
-from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
 from dpjoin.methods.noise_forecast import MEAN_DEVIATION, clear_share, fitted_noise, fitted_variance, size_noise
 from dpjoin.methods.refusals import refuse_replacement
 from dpjoin.methods.remainder import Remainder, after_look_budget, remainders, rest_of
@@ -140,12 +140,12 @@ def stages(shares: HeavyLightShares, workload: Workload) -> tuple[Stage, ...]:
     note = "of every value of the key in each table, unbiased"
     if width is not None:
         note = f"with a shift of {width} on average; values above {2 * width} may be heavy"
-    mechanism = GAUSSIAN if width is None else TRUNCATED_GAUSSIAN
+    mechanism = GAUSSIAN_NOISE if width is None else TRUNCATED_GAUSSIAN
     found.append(Stage("degrees", mechanism, float(shares.degrees.rho / whole), note))
-    found.append(Stage("sizes", GAUSSIAN, float(shares.sizes.rho / whole), "of light values under a few caps"))
-    found.append(Stage("join size", GAUSSIAN, float(shares.count.rho / whole), "of light values, unbiased"))
+    found.append(Stage("sizes", GAUSSIAN_NOISE, float(shares.sizes.rho / whole), "of light values under a few caps"))
+    found.append(Stage("join size", GAUSSIAN_NOISE, float(shares.count.rho / whole), "of light values, unbiased"))
     note = "of light values as one join, of heavy ones table by table; each has all of it"
-    return *found, Stage("queries", GAUSSIAN, 1 - sum(s.share for s in found), note)
+    return *found, Stage("queries", GAUSSIAN_NOISE, 1 - sum(s.share for s in found), note)
 
 
 @dataclass(frozen=True)

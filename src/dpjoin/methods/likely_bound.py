@@ -15,7 +15,7 @@ from dpjoin.privacy.residual import Boundaries
 from dpjoin.spec.hypergraph import boundary
 from dpjoin.spec.schema import Schema
 
-MOST_RESULTS = 2**200
+MORE_THAN_ANY = 2**200
 """More than any table has rows, and any row has join results."""
 
 
@@ -82,7 +82,7 @@ def expected_bound(schema: Schema, largest: Mapping[str, Largest], half_width: i
             product *= rows[following]
             known |= set(schema.table(following).attributes)
             left.remove(following)
-        return min(round(product), caps.get(tables, MOST_RESULTS))
+        return min(round(product), caps.get(tables, MORE_THAN_ANY))
 
     values = {tables: results(tables) for tables in subsets(schema)}
     if half_width is None:

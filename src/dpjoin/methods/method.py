@@ -52,8 +52,8 @@ class Stage:
     note: str
 
 
-GAUSSIAN, TRUNCATED_GAUSSIAN = "discrete Gaussian", "truncated discrete Gaussian"
-LAPLACE, TRUNCATED_LAPLACE = "discrete Laplace", "truncated discrete Laplace"
+GAUSSIAN_NOISE, TRUNCATED_GAUSSIAN = "discrete Gaussian", "truncated discrete Gaussian"
+LAPLACE_NOISE, TRUNCATED_LAPLACE = "discrete Laplace", "truncated discrete Laplace"
 ROUNDS = "exponential mechanism and discrete Laplace"
 NORMAL_QUANTILE = 1.6449
 """Normal noise is within so many deviations nine times in ten."""

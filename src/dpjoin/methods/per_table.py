@@ -34,7 +34,7 @@ from dpjoin.methods.correlated_degrees import (
     size_shrinkage,
 )
 from dpjoin.methods.look import Look, LookShares, closer_look, count_after_look, first_look, look_shares, place
-from dpjoin.methods.method import GAUSSIAN, LAPLACE, Method, Outcome, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, LAPLACE_NOISE, Method, Outcome, Stage
 from dpjoin.methods.refusals import check_rows_known
 from dpjoin.methods.remainder import Remainder, exchanged, for_tables, laplace_remainder, remainders, rest_of
 from dpjoin.methods.table_models import check_joinable, kept_attributes, measure_tables, public_model
@@ -105,7 +105,7 @@ def stages(shares: PerTableShares, workload: Workload) -> tuple[Stage, ...]:
     split, found = shares.split, list[Stage]()
     if shares.look is not None:
         found += look_stages(split, shares.look, workload.schema, "of the join")
-    mechanism = LAPLACE if split.laplace else GAUSSIAN
+    mechanism = LAPLACE_NOISE if split.laplace else GAUSSIAN_NOISE
     if shares.count is not None:
         share = shares.count.epsilon / split.laplace if split.laplace else shares.count.rho / split.rho
         found.append(Stage("join size", mechanism, float(share), "unbiased"))

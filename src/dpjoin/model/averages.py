@@ -6,7 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dpjoin.model.model import STRETCH, Estimate, combined, pooled
+from dpjoin import constants
+from dpjoin.model.model import Estimate, combined, pooled
 from dpjoin.model.terms import FloatArray
 from dpjoin.spec.workload import Average, marginal_of
 
@@ -44,7 +45,7 @@ def average_half_widths(estimate: Estimate, asked: Average, coverage: float) -> 
     # A fit pulls cells together, and members know how far in each cell, but not that all cells of a sum may be pulled
     # one way. It stays near what was measured, so that noise tells how far that may be.
     noise = np.sqrt(_weighed(asked, mean, estimate.measured(marginal_of(asked.count))))
-    bars = STRETCH * quantile * np.maximum(width, noise) / size
+    bars = constants.STRETCH * quantile * np.maximum(width, noise) / size
     bars += estimate.slack(asked.count) * reach / size
     # Rows that may not be there at all may have any average.
     unsure = estimate.error(asked.count, coverage) >= size

@@ -15,22 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.model.fit import FREE, SURE, Evidence, Fit, S, moved_near
+from dpjoin import constants
+from dpjoin.model.fit import Evidence, Fit, S, moved_near
 from dpjoin.model.terms import BoolArray, FloatArray
 
-FEW_VALUES = 16
-"""Small cells of an attribute with more values than this are scaled several values together, and value by value only if
-its one-way marginal was measured."""
 PASSES = 2
 """How often small cells are scaled by each attribute in turn."""
-MOST_SCALED = 2.0
-"""By how much they are scaled at most to make up for the total."""
-FALSE = 0.1
-"""Which part of the cells that stand out may be noise."""
-HELD = 1 / 3
-"""Which part of the rows clear cells must have. Where nearly all cells are small, a fit knows more of these than their
-sums do."""
-LEAST = 1e-30
+LEAST_CELL = 1e-30
 
 
 def keep_clear_cells(fit: Fit[S], evidence: Evidence) -> Fit[S]:
@@ -45,7 +36,7 @@ def keep_clear_cells(fit: Fit[S], evidence: Evidence) -> Fit[S]:
         cells, noisy = fit.total * fit.oracle.means(potentials)[where], evidence.noisy[where]
         precision = np.where(cells > 0, evidence.precision[where], 0.0)
         clear = _clear(noisy, precision, tau[where])
-        if float(noisy[clear].sum()) < HELD * fit.total:
+        if float(noisy[clear].sum()) < constants.CLEAR_ROWS * fit.total:
             continue
         small = (~clear & (precision > 0)).reshape(shape)
         rest = np.where(small, cells.reshape(shape), 0.0)
@@ -60,7 +51,7 @@ def keep_clear_cells(fit: Fit[S], evidence: Evidence) -> Fit[S]:
                     stay = np.where(small, 0.0, whole).sum(axis=others)
                     unsure = 1.0 / evidence.precision[own] + clear.reshape(shape).sum(axis=others) * variance
                     rows = rows.combined(NoisyRows(evidence.noisy[own] - stay, unsure))
-                places = [_by_rank(whole.sum(axis=others))] if shape[axis] > FEW_VALUES else []
+                places = [_by_rank(whole.sum(axis=others))] if shape[axis] > constants.FEW_VALUES else []
                 if not places or own is not None:
                     places.append(np.arange(shape[axis]))
                 for place in places:
@@ -68,9 +59,9 @@ def keep_clear_cells(fit: Fit[S], evidence: Evidence) -> Fit[S]:
                     rest *= scale.reshape([-1 if a == axis else 1 for a in range(len(shape))])
         if (mass := float(rest.sum())) > 0:
             scale_all = (fit.total - float(noisy[clear].sum())) / mass
-            rest *= np.clip(scale_all, 1.0 / MOST_SCALED, MOST_SCALED)
+            rest *= np.clip(scale_all, 1.0 / constants.MOST_SCALED, constants.MOST_SCALED)
         wanted = np.where(clear, noisy, rest.reshape(-1))
-        potentials[where] += np.log(np.maximum(wanted, LEAST) / np.maximum(cells, LEAST))
+        potentials[where] += np.log(np.maximum(wanted, LEAST_CELL) / np.maximum(cells, LEAST_CELL))
     return replace(fit, potentials=potentials)
 
 
@@ -83,9 +74,9 @@ def _clear(noisy: FloatArray, precision: FloatArray, tau: FloatArray) -> BoolArr
     deviations = np.maximum(noisy, 0.0) * np.sqrt(precision)
     ordered = np.sort(deviations)[::-1]
     by_noise = 0.5 * len(ordered) * np.exp(-math.sqrt(2) * ordered)
-    few = np.flatnonzero(by_noise <= FALSE * np.arange(1, len(ordered) + 1))
-    least = max(SURE, float(ordered[few[-1]])) if len(few) else np.inf
-    return np.asarray((deviations >= least) & (deviations * tau > SURE))
+    few = np.flatnonzero(by_noise <= constants.CLEAR_BY_NOISE * np.arange(1, len(ordered) + 1))
+    least = max(constants.SURE, float(ordered[few[-1]])) if len(few) else np.inf
+    return np.asarray((deviations >= least) & (deviations * tau > constants.SURE))
 
 
 class NoisyRows(NamedTuple):
@@ -113,8 +104,9 @@ def _scales(have: FloatArray, rows: NoisyRows, place: NDArray[np.int64]) -> Floa
         if len(scale) == len(place):
             # Values one by one: what differs no more than noise does is left alone (James and Stein).
             off = float(((noisy - have) ** 2 * precision).sum())
-            noisy = have + max(0.0, 1.0 - len(have) / max(off, LEAST)) * (noisy - have)
-        scale[some] = np.exp(moved_near(have, noisy, precision, np.zeros(len(have)), np.full(len(have), FREE**-2.0)))
+            noisy = have + max(0.0, 1.0 - len(have) / max(off, LEAST_CELL)) * (noisy - have)
+        prior = np.full(len(have), constants.FREE_PRIOR**-2.0)
+        scale[some] = np.exp(moved_near(have, noisy, precision, np.zeros(len(have)), prior))
     return scale[place]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpjoin.model.terms import FloatArray, Scope, slices_of
 
-LEAST = 1e-300
+LEAST_MEAN = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Coordinates:
     ) -> Coordinates:
         """For these cliques, first in the order of the potentials, and what their terms are on average."""
         term, place = _wider_and_single(tuple(cliques), tuple(shapes[: len(cliques)]))
-        return cls(width, term, place, means[term] / np.maximum(means[place], LEAST))
+        return cls(width, term, place, means[term] / np.maximum(means[place], LEAST_MEAN))
 
     def potentials(self, x: FloatArray) -> FloatArray:
         wide = x * self.width

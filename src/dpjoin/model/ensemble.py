@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.model.fit import CLOSE, FEW_CELLS, MANY_TERMS, Evidence, Fit, S, maximise, moves_apart, widths_by_value
 from dpjoin.model.terms import FloatArray
 
-ASTRAY = 10.0
-"""A member whose search did not come back from where a wide prior drew it moves something measured by so many
-deviations of its noise. It is searched for again, with a prior that draws it less far."""
 NEARER = (1.0, 0.5, 0.25, 0.0)
 """How far, one after the other."""
 MEMBERS = 12
@@ -61,7 +59,7 @@ def ensemble(
         jittered = Evidence(evidence.noisy + deviation * rng.standard_normal(len(deviation)), evidence.precision)
         centre = widths * rng.standard_normal(len(deviation))
         moved = maximise(fit, jittered, prior_mean=nearer[0] * centre, steps=steps, tolerance=tolerance)
-        while len(nearer) > 1 and moves_apart(fit, moved, evidence) > ASTRAY:
+        while len(nearer) > 1 and moves_apart(fit, moved, evidence) > constants.ASTRAY:
             del nearer[0]  # for those to come as well: where one goes astray most do, and every search takes time
             moved = maximise(fit, jittered, prior_mean=nearer[0] * centre, steps=steps, tolerance=tolerance)
         if after is not None:

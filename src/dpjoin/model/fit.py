@@ -18,46 +18,26 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.model.coordinates import Coordinates
 from dpjoin.model.junction import JunctionTree, Passes
 from dpjoin.model.lbfgs import minimise
 from dpjoin.model.terms import DenseOracle, FloatArray, Marginals, Scope, Terms
 
-PRIOR_START = 0.4
-"""Where each group's tau starts. Log-odds interactions in tabular data are mostly below one."""
-PRIOR_PSEUDO = (0.5, 0.1)
-"""(weight in effective potentials, tau) of the pseudo-observation that keeps an empty group's tau finite."""
-PRIOR_RANGE = (0.02, 4.0)
 MANY_TERMS = 2**14
 """With this many potentials the optimiser's own bookkeeping takes half of the time."""
 CLOSE, LOOSE = 1e-5, 1e-2
 """A search ends where steps gain less than this share of the objective. That is a log-probability, about half a unit
 for each term in the end, so the first is far below what noise can tell, and the second still a hundredth of it."""
-STUCK = 10.0
-"""A fit that misses what was measured by this many times the noise's variance, on average, has gone astray."""
-FAR = 4.0
-"""Likewise for one marginal, after a loose search: a closer one follows."""
 FEW_CELLS = 2**17
 """Above so many cells a step takes milliseconds, and a loose search, then a closer one, will do. (Few steps will not:
 with 100 times the rows of benchmarks/large.py on 10^6 cells 8 at a time left errors eight times as large.)"""
-OF_ONE_VALUE = 16
-"""From so many potentials on that look at one value of an attribute, their own width shows in what the fit misses."""
-WIDEST = 5.0
-"""How many times as wide as their group they may turn out to be."""
 TINY = 1e-100
 FURTHEST = 4.0
 """A search begins no further from zero than this: where a probability is all but zero, it has no slope."""
-TAILS, SURE = 2.0, 4.0
-"""A potential that moves its cell by so many deviations of the noise (the second) surely is that far from zero, and its
-prior is the first times as wide. Cells that are all but empty are common, and a prior that suits the other cells would
-fill them."""
 FEW_GROUPS, SWEEPS, CELL_STEPS = 6, 3, 10
 """A search begins near measured cells where so few groups of terms were measured: each costs a sum over all cells, so
 many times, and as many steps for its cells, each by itself."""
-FREE = 5.0
-"""The prior width of a free clique: cells may differ by any factor."""
-SINGLE_START, SINGLE_PSEUDO = 1.5, (1.0, 1.5)
-"""The same for one-way terms, whose log-odds are larger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +125,11 @@ class Fit(Generic[S]):
 
 def start(terms: S, total: float, *, free: Sequence[Scope] = ()) -> Fit[S]:
     """The uniform distribution (on the support), before anything is measured; `free` cliques keep their wide priors."""
-    others = len(terms.slices) - len(terms.cliques)
-    tau = np.array([SINGLE_START if len(c) == 1 else PRIOR_START for c in terms.cliques] + [1.0] * others)
+    tau = np.ones(len(terms.slices))
+    for n, clique in enumerate(terms.cliques):
+        tau[n] = constants.SINGLE_START if len(clique) == 1 else constants.PRIOR_START
     loose = tuple(terms.cliques.index(c) for c in free)
-    tau[list(loose)] = FREE
+    tau[list(loose)] = constants.FREE_PRIOR
     potentials = np.zeros(terms.size)
     return Fit(terms=terms, total=total, potentials=potentials, tau=tau, oracle=terms.oracle(), free=loose)
 
@@ -261,12 +242,13 @@ def relearn_prior(fit: Fit[S], evidence: Evidence) -> Fit[S]:
     for g, (where, single) in enumerate(zip(fit.slices, fit.single, strict=True)):
         if g in fit.free:
             continue
-        weight, width = SINGLE_PSEUDO if single else PRIOR_PSEUDO
+        weight, width = constants.SINGLE_PSEUDO if single else constants.PRIOR_PSEUDO
         energy = float((fit.potentials[where] ** 2).sum()) + weight * width**2
-        tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *PRIOR_RANGE)
+        tau[g] = np.clip(np.sqrt(energy / (float(share[where].sum()) + weight)), *constants.PRIOR_RANGE)
         if not single:
-            sure = moved[where] ** 2 * evidence.precision[where] > SURE**2
-            tails[where] = np.where(sure, np.maximum(1.0, TAILS * np.abs(fit.potentials[where]) / tau[g]), 1.0)
+            sure = moved[where] ** 2 * evidence.precision[where] > constants.SURE**2
+            wider = constants.TAILS * np.abs(fit.potentials[where]) / tau[g]
+            tails[where] = np.where(sure, np.maximum(1.0, wider), 1.0)
     return replace(fit, tau=tau, tails=tails)
 
 
@@ -291,7 +273,7 @@ def widths_by_value(fit: Fit[S], evidence: Evidence) -> FloatArray:
         if g in fit.free:
             continue
         for axis, size in enumerate(shape):
-            if (where.stop - where.start) // size < OF_ONE_VALUE:
+            if (where.stop - where.start) // size < constants.OF_ONE_VALUE:
                 continue
 
             def by_value(each: FloatArray, axes: tuple[int, ...] = shape, kept: int = axis) -> FloatArray:
@@ -302,13 +284,13 @@ def widths_by_value(fit: Fit[S], evidence: Evidence) -> FloatArray:
             more = by_value(missed[where] - pulled[where])
             signal = np.maximum(by_value(pulled[where] * known[where]) * fit.tau[g] ** 2, TINY)
             # Noise beyond even the widest of them is all there is, unless they surely stand out.
-            trust = 1.0 / (1.0 + (noise / (WIDEST**2 * signal)) ** 2)
-            trust = np.where(more > SURE * noise, 1.0, trust)
+            trust = 1.0 / (1.0 + (noise / (constants.WIDEST_PRIOR**2 * signal)) ** 2)
+            trust = np.where(more > constants.SURE * noise, 1.0, trust)
             # By chance, one value at most stands out of noise so far.
             by_chance = max(1.0, NormalDist().inv_cdf(1.0 - 1.0 / max(2, size))) * noise
             ratio = np.sqrt(1.0 + trust * np.maximum((more - by_chance) / signal - 1.0, 0.0))
             # What is missed is that of a value of one attribute or another: it does not count for both.
-            own = np.broadcast_to(np.clip(ratio, 1.0, WIDEST), shape).reshape(-1)
+            own = np.broadcast_to(np.clip(ratio, 1.0, constants.WIDEST_PRIOR), shape).reshape(-1)
             wider[where] = np.maximum(wider[where], own)
     return fit.tau_each * wider
 
@@ -326,9 +308,9 @@ def learn(fit: Fit[S], evidence: Evidence, *, rounds: int = 4, steps: int = 60) 
     Such a search begins again, with narrow priors that keep its first steps short.
     """
     found = _alternate(fit, evidence, rounds=rounds, steps=steps)
-    if misfit(found, evidence) <= STUCK:
+    if misfit(found, evidence) <= constants.STUCK:
         return found
-    nothing, narrow = np.zeros_like(fit.potentials), np.minimum(fit.tau, PRIOR_START)
+    nothing, narrow = np.zeros_like(fit.potentials), np.minimum(fit.tau, constants.PRIOR_START)
     narrow_fit = replace(fit, potentials=nothing, tau=narrow, tails=None, free=())
     near = replace(maximise(narrow_fit, evidence, steps=2 * steps), tau=fit.tau, free=fit.free)
     again = _alternate(near, evidence, rounds=rounds, steps=steps)
@@ -352,9 +334,9 @@ def _alternate(fit: Fit[S], evidence: Evidence, *, rounds: int, steps: int) -> F
     # A loose search ends where all terms together gain little. The few cells far above the noise may still be far
     # off, and so may a small marginal among large ones.
     found = searched(fit, LOOSE, LOOSE / 4)
-    if clear_misfit(found, evidence) > FAR:
+    if clear_misfit(found, evidence) > constants.FAR:
         return searched(found, CLOSE, CLOSE)
-    return maximise(found, evidence, steps=2 * steps) if worst_misfit(found, evidence) > FAR else found
+    return maximise(found, evidence, steps=2 * steps) if worst_misfit(found, evidence) > constants.FAR else found
 
 
 def worst_misfit(fit: Fit[S], evidence: Evidence) -> float:
@@ -366,5 +348,5 @@ def worst_misfit(fit: Fit[S], evidence: Evidence) -> float:
 def clear_misfit(fit: Fit[S], evidence: Evidence) -> float:
     """The misfit of terms far above the noise."""
     means = fit.total * fit.means
-    clear = means**2 * evidence.precision > SURE**2
+    clear = means**2 * evidence.precision > constants.SURE**2
     return float(((means - evidence.noisy)[clear] ** 2 @ evidence.precision[clear]) / max(1, int(clear.sum())))

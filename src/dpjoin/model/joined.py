@@ -21,13 +21,13 @@ from dpjoin.model.terms import Domain, FloatArray, Scope
 from dpjoin.model.triangulate import tree_of
 from dpjoin.spec.workload import Group, Kronecker, Products
 
-CHUNK_CELLS = 2**21
+TOGETHER_CELLS = 2**21
 """Listed values are taken together as long as what lies between the tables and the result stays this small."""
 CACHE_BYTES = 2**24
 """Marginals of the tables are kept up to this much."""
 MOST_DRAWN_CELLS = 2**27
 """Rows are drawn from a join whose models, joined pairwise where they form cycles, have at most so many cells."""
-LEAST = 1e-300
+LEAST_COUNT = 1e-300
 QUERY = "\0query"
 """The axis of product queries, beside those of attributes; no attribute is called so."""
 
@@ -254,7 +254,7 @@ class Joined(Estimate):
             raise ValueError("rows are drawn from a join of models only if no values are listed")
         tree = tree_of(self._sizes, [table.domain.attributes for table in self.tables])
         tree.check(MOST_DRAWN_CELLS)
-        logits = [np.log(np.maximum(table.table, LEAST)).reshape(-1) for table in self.tables]
+        logits = [np.log(np.maximum(table.table, LEAST_COUNT)).reshape(-1) for table in self.tables]
         return Passes(tree, np.float64).ancestral(np.concatenate(logits))
 
     # -- sums of products ----------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def _contracted(
     # All that the steps leave, per listed value; the result itself is needed in any case.
     left = [names for _, _, names in (steps if places else steps[:-1])]
     per_value = max((math.prod(sizes[a] for a in names if a != listed) for names in left), default=1)
-    at_once = max(1, CHUNK_CELLS // per_value)
+    at_once = max(1, TOGETHER_CELLS // per_value)
     if places is None and sizes[listed] <= at_once:
         return contracted(factors, keep, steps)
     shape = tuple(sizes[a] for a in keep)

@@ -39,7 +39,7 @@ from dpjoin.model.terms import (
 
 IntArray = NDArray[np.int64]
 
-MOST_CELLS = 2**24
+MOST_TREE_CELLS = 2**24
 """A tree of more cells is refused: one step of a fit would take a second, and a few copies fill a gigabyte."""
 ROWS, COLUMNS = "\0rows", "\0columns"
 """Axes that are no attribute: the values of many attributes, one below the other."""
@@ -109,7 +109,7 @@ class JunctionTree:
         holding = [b for b, bag in enumerate(self.bags) if wanted.issubset(bag)]
         return min(holding, key=lambda b: self._cells(self.bags[b]), default=None)
 
-    def check(self, most: int = MOST_CELLS) -> None:
+    def check(self, most: int = MOST_TREE_CELLS) -> None:
         """Refuse a tree that is too large to calibrate."""
         if self.cells > most:
             raise ValueError(
@@ -484,9 +484,9 @@ class Calibrated(Ancestral):
 
     def _check_cells(self, scope: Scope, axes: Iterable[str]) -> None:
         cells = math.prod(self.tree.sizes[a] for a in axes)
-        if cells > MOST_CELLS:
+        if cells > MOST_TREE_CELLS:
             raise TooLargeError(
-                f"cells needed for the marginal of {', '.join(scope)} ({cells}) must be at most {MOST_CELLS}; "
+                f"cells needed for the marginal of {', '.join(scope)} ({cells}) must be at most {MOST_TREE_CELLS}; "
                 "ask for fewer attributes at once"
             )
 
@@ -494,7 +494,7 @@ class Calibrated(Ancestral):
     def _pairs_fit(self) -> bool:
         """Whether all pairs together take little enough memory."""
         values = sum(self.tree.sizes.values())
-        return values * (values + sum(len(given) for given in self.given)) <= MOST_CELLS
+        return values * (values + sum(len(given) for given in self.given)) <= MOST_TREE_CELLS
 
     @cached_property
     def _pairs(self) -> dict[tuple[str, str], FloatArray]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpjoin import constants
 from dpjoin.model.junction import Calibrated, IntArray, JunctionTree
 from dpjoin.model.terms import SINGLE_CELLS, BoolArray, Domain, DType, FloatArray, Marginals, Scope, Terms
 from dpjoin.model.threads import one_blas_thread
@@ -27,16 +28,6 @@ SINGLE_NOISE = 1e-4
 """Noise that is more than this share of the total is far above what single precision loses."""
 TABULATED_CELLS = 2**19
 """A factored model of more cells is not written down."""
-STRETCH = 1.2
-"""Bars are this much longer than the members' spread: twelve members know it roughly, the prior widths are
-estimated themselves, and real interactions have longer tails than a Gaussian."""
-PRODUCT_STRETCH = 1.65
-"""The same for product queries, which sum over many cells: without it 90 % bars held three quarters of them."""
-
-COMMON = 0.05
-"""Which share of a cell's squared error all cells of a sum have in common. Measured on made-up joins
-(`benchmarks/sums.py --generated`): with none 90 % bars of sums hold 78 to 85 % of the truths, by the number of bins,
-with this 90 to 95 %."""
 
 
 class Estimate(ABC):
@@ -108,7 +99,7 @@ class Estimate(ABC):
         quantile, size = NormalDist().inv_cdf(0.5 + coverage / 2), np.abs(self.answer(group))
         # Twelve members tell the width only roughly; pooling with the group's own rule of width against
         # size keeps a cell whose members happen to agree from getting a bar that is too short.
-        stretch = STRETCH if isinstance(group, Kronecker) else PRODUCT_STRETCH
+        stretch = constants.STRETCH if isinstance(group, Kronecker) else constants.PRODUCT_STRETCH
         width = np.sqrt(pooled(width, size) ** 2 + self.common(group))
         bars = stretch * quantile * width + slack
         if isinstance(group, Kronecker) and group.is_marginal:
@@ -193,7 +184,7 @@ class Model(Estimate):
     """Of a factored model: marginals that were measured and left out."""
     evidence: Evidence | None = None
     """The noisy numbers that it was fitted to, as they are; not kept in files."""
-    shared: float = COMMON
+    shared: float = constants.IN_COMMON
     """Which share of a cell's squared error all cells of a sum have in common; none in folders of 0.1."""
     certain: bool = False
     """Whether the cells are those of a public table, as they are; not kept in files."""

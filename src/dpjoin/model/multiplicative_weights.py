@@ -27,7 +27,7 @@ LARGEST_SCALE = 16.0
 the two terms of the sum of iterates below about ten bits."""
 DIRECT_CELLS = 2**10
 """A table this small is summed for each marginal by itself."""
-BLOCK_CELLS = 2**16
+CACHED_CELLS = 2**16
 """Large boxes are changed in blocks, so that what is needed on the way stays in the processor's cache."""
 LARGE_BOX = 1 / 8
 """Above this share of the cells, marginals are worked out anew instead of moved."""
@@ -188,12 +188,12 @@ def _extent(shaped: Sequence[FloatArray], axis: int, size: int) -> slice:
 def _blocks(shape: tuple[int, ...]) -> list[Box]:
     """A table cut into blocks along its first axes."""
     cut, size = 0, math.prod(shape)
-    while cut < len(shape) - 1 and size > BLOCK_CELLS:
+    while cut < len(shape) - 1 and size > CACHED_CELLS:
         size //= max(1, shape[cut])
         cut += 1
     if not cut:
         return [tuple(slice(None) for _ in shape)]
-    step = max(1, BLOCK_CELLS // max(1, size))
+    step = max(1, CACHED_CELLS // max(1, size))
     *outer, last = shape[:cut]
     return [
         (*(slice(i, i + 1) for i in index), slice(start, start + step))

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-PARTS = ("dom.js", "numbers.js", "charts.js")
+COMMON_SCRIPTS = ("dom.js", "numbers.js", "charts.js")
 """What every page has, in this order."""
 STYLES = ("look.css", "charts.css")
 
 
 def html_page(title: str, data: Mapping[str, Any], parts: Sequence[str]) -> str:
     """A page that shows this data by these scripts; its language is English."""
-    style, script = _joined(STYLES), script_of((*PARTS, *parts))
+    style, script = _joined(STYLES), script_of((*COMMON_SCRIPTS, *parts))
     policy = (
         f"default-src 'none'; script-src {_hash_of(script)}; style-src {_hash_of(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dpjoin.errors import SpecError
 from dpjoin.measure.join import domain_of
 from dpjoin.measure.progress import Progress
-from dpjoin.methods.as_one import AS_ONE, check_as_one
+from dpjoin.methods.as_one import JOIN_AS_ONE, check_as_one
 from dpjoin.methods.method import ROUNDS, TRUNCATED_LAPLACE, Outcome, Stage
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.paper.alg2_pmw import pmw
@@ -57,5 +57,5 @@ def paper_stages(budget: Budget, schema: Schema) -> tuple[Stage, ...]:
     return *stages, Stage("rounds", ROUNDS, left / 2, "advanced composition")
 
 
-SINGLE_TABLE = replace(AS_ONE, check=check_one, paper=two_table_paper, paper_stages=paper_stages)
+SINGLE_TABLE = replace(JOIN_AS_ONE, check=check_one, paper=two_table_paper, paper_stages=paper_stages)
 TWO_TABLE = replace(SINGLE_TABLE, name="two_table", check=check_two)

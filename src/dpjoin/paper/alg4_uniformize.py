@@ -14,7 +14,7 @@ from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import PartitionShares, partition_shares
 from dpjoin.measure.totals import NoisyTotal, measure_total
 from dpjoin.methods.common_key import cells_of, check_common, common_attributes, everywhere, listed_degrees
-from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, NoiseLevel, Outcome, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, TRUNCATED_GAUSSIAN, Method, NoiseLevel, Outcome, Stage
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.paper.alg5_partition_two_table import best_runs, bucket_numbers, expected_results, levels_of
 from dpjoin.paper.partition import MeasuredPart, measure_paper_parts, measure_parts, paper_stages, predicted
@@ -38,9 +38,9 @@ def stages(shares: PartitionShares, workload: Workload) -> tuple[Stage, ...]:
     if shares.bound is not None:
         note = f"of each part, with a shift of {shares.bound_width} on average"
         found.append(Stage("sensitivity", TRUNCATED_GAUSSIAN, float(shares.bound.rho / whole), note))
-    found.append(Stage("sizes", GAUSSIAN, float(shares.count.rho / whole), "of each part, unbiased"))
+    found.append(Stage("sizes", GAUSSIAN_NOISE, float(shares.count.rho / whole), "of each part, unbiased"))
     note = "in each part: a row is in one part only, so each has all of it"
-    return *found, Stage("queries", GAUSSIAN, float(shares.queries / whole), note)
+    return *found, Stage("queries", GAUSSIAN_NOISE, float(shares.queries / whole), note)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dpjoin.measure.progress import Progress
 from dpjoin.measure.shares import half_width, round_down
 from dpjoin.measure.totals import measure_total
 from dpjoin.methods.common_key import cells_of
-from dpjoin.methods.method import GAUSSIAN, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
 from dpjoin.methods.refusals import refuse_replacement
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.paper.alg7_decompose import Kind, Known, fitting_buckets
@@ -208,8 +208,8 @@ def stages(shares: HierarchicalShares, workload: Workload) -> tuple[Stage, ...]:
     count = (1 - degrees) * float(constants.COUNT_SHARE)
     return (
         Stage("degrees", TRUNCATED_GAUSSIAN, degrees, note),
-        Stage("sizes", GAUSSIAN, count, "of each part, unbiased"),
-        Stage("queries", GAUSSIAN, 1 - degrees - count, "divided by the number of parts that one row can be in"),
+        Stage("sizes", GAUSSIAN_NOISE, count, "of each part, unbiased"),
+        Stage("queries", GAUSSIAN_NOISE, 1 - degrees - count, "divided by the number of parts that one row can be in"),
     )
 
 

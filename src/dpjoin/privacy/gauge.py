@@ -17,6 +17,7 @@ from math import comb, factorial, log
 import numpy as np
 
 from dpjoin.privacy.residual import (
+    MARGIN,
     Array,
     Boundaries,
     Box,
@@ -44,8 +45,6 @@ Curve = tuple[tuple[int, Newton], ...]
 SEARCH_TABLES = 8
 """Up to how many tables `gauge` looks for the smaller gauge: beyond, the exact search can take long."""
 
-_MARGIN = 2.0**-30
-"""Floats drop a box or a point only if it fails by more than this share; their own error is below 2**-40."""
 _LAST, _LARGEST, _HIGHEST = 2**50, 2**200, 2**700
 """Sums, coefficients and values below which the search in floats is exact enough and cannot overflow."""
 
@@ -229,16 +228,16 @@ def _largest_needs(forms: Sequence[Form], growth: _Growth, best: int, last: int)
         rise = np.exp(log(root / v) + (top + inside.sum(axis=-1)) / v)[:, None] / touch
         worst = np.where(rise > 1, high, low)
         excess = (rise * (shift + worst) - worst).sum(axis=-1) - (best - middle - lack)
-        keep = excess > -_MARGIN * (1 + best + worst.sum(axis=-1))
+        keep = excess > -MARGIN * (1 + best + worst.sum(axis=-1))
         # At the worst point of all, s_j + a/b is at least (z - v + 1)/v, and at most z/v unless s_j = 0.
         most = np.minimum(
             middle + lack + root * values[-1] ** (1 / v), best + np.maximum(excess, 0) + high.sum(axis=-1)
-        ) * (1 + _MARGIN)
-        least = np.maximum(start, middle + root * values[0] ** (1 / v)) * (1 - _MARGIN)
-        limit = np.maximum(most[:, None] / v - ratios.min(axis=1).T * (1 - _MARGIN), 0)
-        room = low + np.maximum(most - best - low.sum(axis=-1) * (1 - _MARGIN), 0)[:, None]
+        ) * (1 + MARGIN)
+        least = np.maximum(start, middle + root * values[0] ** (1 / v)) * (1 - MARGIN)
+        limit = np.maximum(most[:, None] / v - ratios.min(axis=1).T * (1 - MARGIN), 0)
+        room = low + np.maximum(most - best - low.sum(axis=-1) * (1 - MARGIN), 0)[:, None]
         high = np.minimum(high, np.floor(np.minimum(limit, room)))
-        low = np.maximum(low, np.ceil((least[:, None] - v + 1) / v - ratios.max(axis=1).T * (1 + _MARGIN)))
+        low = np.maximum(low, np.ceil((least[:, None] - v + 1) / v - ratios.max(axis=1).T * (1 + MARGIN)))
         keep &= (low <= high).all(axis=-1) & (low.sum(axis=-1) <= last)
         if not keep.any():
             return best
@@ -256,7 +255,7 @@ def _largest_needs(forms: Sequence[Form], growth: _Growth, best: int, last: int)
             reach = np.full_like(totals, growth.scale / factorial(v))
             for n in range(v):
                 reach *= np.maximum(totals - n, 0)
-            for box, corner in np.argwhere(_at_points(table[who[small]][:, None], points) > reach * (1 - _MARGIN)):
+            for box, corner in np.argwhere(_at_points(table[who[small]][:, None], points) > reach * (1 - MARGIN)):
                 best = _need(forms[who[small[box]]], [int(x) for x in points[box, corner]], growth, best)
             who, low, high, shift, score = who[large], low[large], high[large], shift[large], score[large]
             if not len(who):

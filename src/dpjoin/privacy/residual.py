@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """Lowest corner and widths: the points low, …, low + width."""
 
-_MARGIN = 2.0**-30
-"""The filter keeps every point whose float value is within this of the largest; its own error is below 2**-40."""
+MARGIN = 2.0**-30
+"""Floats drop a box or a point only if it fails by more than this share; their own error is below 2**-40."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,7 @@ def _candidates(b: Boundaries, beta: Fraction) -> Iterator[tuple[int, int]]:
         return
     found: dict[int, int] = {}
     for forms, box, approximation in zip(groups, boxes, approximations, strict=True):
-        for place in np.argwhere(approximation >= largest * (1 - _MARGIN)):
+        for place in np.argwhere(approximation >= largest * (1 - MARGIN)):
             for point in _extended(box, [int(x) for x in place]):
                 k, value = sum(point), min(form_at(form, point) for form in forms)
                 found[k] = max(found.get(k, 0), value)
@@ -292,8 +292,8 @@ def _shrunk(forms: list[Form], side: int, turn: float, shift: int) -> Box:
         for _ in range(4):
             free, slope = at_corners(parts, low, high)
             ratios = free / np.maximum(slope, 2.0**-900)
-            bottom = np.ceil(turn * (1 - _MARGIN) - _MARGIN - ratios.max(axis=1) * (1 + _MARGIN))
-            top = np.floor(np.maximum((turn + 1) * (1 + _MARGIN) - ratios.min(axis=1) * (1 - _MARGIN), 0))
+            bottom = np.ceil(turn * (1 - MARGIN) - MARGIN - ratios.max(axis=1) * (1 + MARGIN))
+            top = np.floor(np.maximum((turn + 1) * (1 + MARGIN) - ratios.min(axis=1) * (1 - MARGIN), 0))
             low, high = np.maximum(low, bottom), np.minimum(high, top)
     return tuple(int(x) for x in low[:, 0]), tuple(int(x) for x in (high - low)[:, 0])
 

@@ -28,7 +28,7 @@ from dpjoin.model.triangulate import tree_of
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import GAUSSIAN, ZERO_CONCENTRATED, Budget
 from dpjoin.released.ledger_json import ledger_from_json, ledger_to_json
-from dpjoin.released.package import ROWS, described, package_files
+from dpjoin.released.package import ROWS_FILE, described, package_files
 from dpjoin.released.release import Release
 from dpjoin.spec.persons import describe_owners, protects
 from dpjoin.spec.plain import ROW, schema_from_dict, schema_to_dict, workload_from_dict, workload_to_dict
@@ -66,8 +66,8 @@ def save(release: Release, folder: str | Path, *, beside: Mapping[str, str] | No
         manifest = manifest_of(release)
         np.savez_compressed(partial / MODEL, **arrays_of(release))
         rows = described(release.schema, release.synthetic)
-        pq.write_table(rows, partial / ROWS, compression="zstd")
-        texts = package_files(manifest, rows.schema, _sha256(partial / ROWS)) | dict(beside or {})
+        pq.write_table(rows, partial / ROWS_FILE, compression="zstd")
+        texts = package_files(manifest, rows.schema, _sha256(partial / ROWS_FILE)) | dict(beside or {})
         for name, content in texts.items():
             (partial / name).write_text(content, encoding="utf-8")
         # The page has the hashes of the other files, and the manifest that of the page.

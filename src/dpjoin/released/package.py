@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from dpjoin.spec.schema import Schema
 
-ROWS = "synthetic.parquet"
+ROWS_FILE = "synthetic.parquet"
 NAMESPACE = "urn:dpjoin:terms#"
 """Of what Croissant has no words for: epsilon, delta, unit, neighbours, mechanism."""
-PARQUET = "application/vnd.apache.parquet"
+PARQUET_TYPE = "application/vnd.apache.parquet"
 
 
 def described(schema: Schema, table: pa.Table) -> pa.Table:
@@ -87,9 +87,9 @@ def data_package(manifest: Mapping[str, Any], schema: Schema, columns: pa.Schema
     """The folder in Frictionless' words."""
     rows = {
         "name": "synthetic",
-        "path": ROWS,
+        "path": ROWS_FILE,
         "format": "parquet",
-        "mediatype": PARQUET,
+        "mediatype": PARQUET_TYPE,
         "hash": f"sha256:{sha256}",
         "schema": {"fields": [_field(schema, f) for f in columns]},
     }
@@ -142,7 +142,7 @@ def croissant(manifest: Mapping[str, Any], schema: Schema, columns: pa.Schema, s
             "name": f.name,
             "description": told(schema, f.name),
             "dataType": types.get(_kind(schema, f), "sc:Date"),
-            "source": {"fileObject": {"@id": ROWS}, "extract": {"column": f.name}},
+            "source": {"fileObject": {"@id": ROWS_FILE}, "extract": {"column": f.name}},
         }
         for i, f in enumerate(columns)
     ]
@@ -162,9 +162,9 @@ def croissant(manifest: Mapping[str, Any], schema: Schema, columns: pa.Schema, s
         "distribution": [
             {
                 "@type": "cr:FileObject",
-                "@id": ROWS,
-                "name": ROWS,
-                "contentUrl": ROWS,
+                "@id": ROWS_FILE,
+                "name": ROWS_FILE,
+                "contentUrl": ROWS_FILE,
                 "encodingFormat": "application/x-parquet",
                 "sha256": sha256,
             }
@@ -207,7 +207,7 @@ def card(manifest: Mapping[str, Any], schema: Schema, columns: pa.Schema) -> str
         "pretty_name": title(schema),
         "size_categories": [size],
         "tags": ["synthetic", "differential-privacy", "tabular"],
-        "configs": [{"config_name": "default", "data_files": ROWS}],
+        "configs": [{"config_name": "default", "data_files": ROWS_FILE}],
     }
     rows = "\n".join(f"| {escaped(f.name)} | {_kind(schema, f)} | {escaped(told(schema, f.name))} |" for f in columns)
     assumed = "\n".join(f"- {escaped(a)}" for a in manifest["assumptions"])
@@ -232,7 +232,7 @@ Further questions cost nothing: the guarantee holds whatever is done with this f
 ```
 dpjoin answer FOLDER "SELECT COUNT(*) FROM joined"
 ```
-Counts, sums and averages have error bars this way. `{ROWS}` has the rows alone; `manifest.json` has every charge
+Counts, sums and averages have error bars this way. `{ROWS_FILE}` has the rows alone; `manifest.json` has every charge
 (method {escaped(manifest["method"])}, noise: {escaped(", ".join(mechanisms(manifest)))}) and the hashes of the files.
 """
 

@@ -18,8 +18,8 @@ from dpjoin.spec.plain import check_choice
 from dpjoin.spec.schema import OTHER, Attribute
 from dpjoin.spec.workload import Workload
 
-KINDS = ("bars", "lines", "heat")
-MOST, SIDE, FEW = 40, 40, 16
+PLOT_KINDS = ("bars", "lines", "heat")
+MOST, SIDE, SMALL_PLOT = 40, 40, 16
 """Bars at most, values on each side of a map, and values of an ordered attribute above which it is a line."""
 GLANCE = 6
 """How many attributes a notebook shows at a glance."""
@@ -60,7 +60,7 @@ def plot(
         if name not in release.attributes:
             raise ReleaseError(f"attribute {name!r} is not in this release; {suggest(str(name), release.attributes)}")
     if kind is not None:
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, PLOT_KINDS)
     if len(set(names)) < len(names):
         raise ReleaseError(f"second ({second!r}) must be another attribute than the first; leave it out for one")
     items = _items(release, names, coverage)
@@ -111,12 +111,12 @@ def _map(items: Sequence[Item], attributes: Sequence[Attribute], title: str) -> 
 
 
 def _is_long(attribute: Attribute) -> bool:
-    return (attribute.bins is not None or attribute.range is not None) and attribute.size > FEW
+    return (attribute.bins is not None or attribute.range is not None) and attribute.size > SMALL_PLOT
 
 
 def glance(release: Release) -> str:
     """Small pictures of the first attributes, side by side, as HTML."""
-    small = [a for a in release.attributes if release.schema.attribute(a).size <= FEW][:GLANCE]
+    small = [a for a in release.attributes if release.schema.attribute(a).size <= SMALL_PLOT][:GLANCE]
     told = []
     for name in small:
         drawn = svg.bars(_items(release, [name], 0.9), name, width=340)

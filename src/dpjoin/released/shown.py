@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDTH = 100
+SCREEN_WIDTH = 100
 NUMBERS = (int, float, Decimal)  # DuckDB's sums of whole numbers are decimals
 
 
@@ -22,8 +22,8 @@ def console(**how: Any) -> Console:
     from rich.console import Console
 
     plain = Console(markup=False, highlight=False, emoji=False, soft_wrap=False, **how)
-    if not plain.is_terminal or plain.width > WIDTH:
-        plain.width = WIDTH
+    if not plain.is_terminal or plain.width > SCREEN_WIDTH:
+        plain.width = SCREEN_WIDTH
     return plain
 
 

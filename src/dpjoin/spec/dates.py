@@ -16,9 +16,9 @@ from dpjoin.errors import SpecError
 DATE = "date"
 IMPLIED = {"month": (1, 12), "weekday": (1, 7), "hour": (0, 23)}
 """The parts that have a public domain of their own; weekdays begin with Monday, which is 1."""
-PARTS = ("year", *IMPLIED, DATE)
-_EPOCH = date(1970, 1, 1).toordinal()
-FIRST_DAY, LAST_DAY = (d.toordinal() - _EPOCH for d in (date.min, date.max))
+DATE_PARTS = ("year", *IMPLIED, DATE)
+EPOCH = datetime(1970, 1, 1)
+FIRST_DAY, LAST_DAY = (d.toordinal() - EPOCH.toordinal() for d in (date.min, date.max))
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
 
 
@@ -42,7 +42,7 @@ def part_of(part: str, value: object) -> int | None:
     if not isinstance(value, date):
         return None
     if part == DATE:
-        return value.toordinal() - _EPOCH
+        return value.toordinal() - EPOCH.toordinal()
     return value.isoweekday() if part == "weekday" else 0 if part == "hour" else int(getattr(value, part))
 
 
@@ -65,4 +65,4 @@ def date_text(day: float) -> str:
     >>> date_text(0), date_text(18262), date_text(math.inf)
     ('1970-01-01', '2020-01-01', 'inf')
     """
-    return date.fromordinal(int(day) + _EPOCH).isoformat() if math.isfinite(day) else str(day)
+    return date.fromordinal(int(day) + EPOCH.toordinal()).isoformat() if math.isfinite(day) else str(day)

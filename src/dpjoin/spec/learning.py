@@ -7,6 +7,7 @@ is built. Until then an attribute has a domain of an assumed size, by which rele
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_LISTED, MOST_BINS = 1000, 64
 """Of a learned domain: with more values a release would hardly fit in memory, and more edges are not told apart."""
+WHOLE_TEXT = re.compile(r"-?(0|[1-9]\d{0,17})")
+"""Text that stands for a whole number, in a column of which nothing is said."""
 ASSUMED_VALUES = 16
 """How many values a plan takes a list to have, before anybody knows."""
 

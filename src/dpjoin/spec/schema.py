@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from dpjoin.canonical import flag, instance, items, mapping, names, plain, text, whole
 from dpjoin.errors import SpecError, suggest
-from dpjoin.spec.dates import DATE, FIRST_DAY, IMPLIED, LAST_DAY, PARTS, date_text, days, part_of
+from dpjoin.spec.dates import DATE, DATE_PARTS, FIRST_DAY, IMPLIED, LAST_DAY, date_text, days, part_of
 from dpjoin.spec.encodings import encoding_of
 from dpjoin.spec.learning import Learn, assumed, check_learned, learn_of
 from dpjoin.spec.persons import check_unit
@@ -190,8 +190,8 @@ def _set_part(a: Attribute) -> None:
     if a.part is None:
         return
     object.__setattr__(a, "part", text(a.part, f"attribute {a.name!r}: part"))
-    if a.part not in PARTS:
-        rule = f"must be one of {', '.join(PARTS)}"
+    if a.part not in DATE_PARTS:
+        rule = f"must be one of {', '.join(DATE_PARTS)}"
         raise SpecError(f"attribute {a.name!r}: part ({a.part!r}) {rule}")
     if a.part in IMPLIED and a.values is None and a.range is None and a.bins is None and not a.key and not a.learn:
         object.__setattr__(a, "range", IMPLIED[a.part])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import OTHER, Schema
-from dpjoin.spec.sql_conditions import SEVERAL, Region, conjuncts, inward, is_conjunction, region
+from dpjoin.spec.sql_conditions import OF_SEVERAL, Region, conjuncts, inward, is_conjunction, region
 from dpjoin.spec.sql_tree import (
     ACCEPTED,
     Node,
@@ -88,7 +88,7 @@ def parse_groups(schema: Schema, statement: str) -> list[Kronecker]:
                 "release for AVG"
             )
         if isinstance(asked, Masked):
-            raise Unsupported(SEVERAL)
+            raise Unsupported(OF_SEVERAL)
         groups.append(asked)
     return groups
 
@@ -235,7 +235,7 @@ class _Asked:
         for part in self.regions:
             mask = mask & part.within(whole.scope)
         if mask.size > MOST_VALUES:
-            raise Unsupported(SEVERAL)
+            raise Unsupported(OF_SEVERAL)
         return Masked(whole.name, whole.scope, whole.factors, whole.shape, mask)
 
     def _bins(self, title: str, of: str | None) -> tuple[Kronecker | None, tuple[float, ...]]:

@@ -19,7 +19,7 @@ from dpjoin.spec.sql_tree import Constant, Node, Unsupported, column, constant, 
 from dpjoin.spec.workload import MOST_VALUES
 
 Mask = NDArray[np.bool_]
-SEVERAL = "SQL: OR cannot be asked of several columns; ask each case, add them, and take away what both have"
+OF_SEVERAL = "SQL: OR cannot be asked of several columns; ask each case, add them, and take away what both have"
 
 _COMPARE = {
     "COMPARE_EQUAL": "=",
@@ -102,7 +102,7 @@ def region(schema: Schema, node: Node) -> Region:
     parts = [region(schema, child) for child in node["children"]]
     scope = schema.in_order(a for part in parts for a in part.scope)
     if schema.cells(scope) > MOST_VALUES:
-        raise Unsupported(SEVERAL)
+        raise Unsupported(OF_SEVERAL)
     either = node["type"] == "CONJUNCTION_OR"
     mask = parts[0].within(scope)
     for part in parts[1:]:

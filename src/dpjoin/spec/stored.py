@@ -13,7 +13,7 @@ from dpjoin.errors import SpecError, suggest
 
 POSTGRES = "postgresql:"
 SPARK = "spark:"
-PREFIXES = (POSTGRES, SPARK)
+STORE_PREFIXES = (POSTGRES, SPARK)
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:\"[^\"]*\"|[^\s'\"])+)(?=\s|$)")
 _QUERY = re.compile(r"(?:^|\s)query\s*=\s*(.*)$", re.DOTALL)
 _SETTINGS = ("service", "host", "hostaddr", "port", "dbname", "user", "sslmode", "sslrootcert", "connect_timeout")
@@ -41,7 +41,7 @@ class PostgresSource:
 
 def is_stored(source: object) -> bool:
     """Whether a source is a text that names a store instead of a file."""
-    return isinstance(source, str) and source.startswith(PREFIXES)
+    return isinstance(source, str) and source.startswith(STORE_PREFIXES)
 
 
 def postgres_source(source: str, table: str | None = None) -> PostgresSource:

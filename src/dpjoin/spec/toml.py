@@ -31,7 +31,7 @@ from dpjoin.spec.schema import Schema, Table
 from dpjoin.spec.stored import is_stored
 from dpjoin.spec.workload import Workload
 
-METHODS = (
+METHOD_NAMES = (
     "auto",
     "capped",
     "clipped",
@@ -68,7 +68,7 @@ class Spec:
         if not isinstance(self.folder, str | os.PathLike):
             raise SpecError(f"folder ({shown(self.folder)}) must be a path")
         object.__setattr__(self, "folder", Path(self.folder))
-        check_choice("release.method", self.method, METHODS)
+        check_choice("release.method", self.method, METHOD_NAMES)
         check_choice("release.profile", self.profile, PROFILES)
 
     @classmethod

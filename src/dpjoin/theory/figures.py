@@ -15,8 +15,8 @@ Points = Sequence[tuple[float, float]]
 BLUE, RED, ORANGE, GREY = "#2563eb", "#dc2626", "#d97706", "#64748b"
 COLOURS = {"paper": RED, "tight": BLUE, "first idea": RED, "second idea": ORANGE, "uniform guess": ORANGE}
 """By the name of a series up to a colon. All others are what these are compared with: grey and dashed."""
-GRID = 'stroke="#e2e8f0"'
-WIDTH, HEIGHT, LEFT, TOP = 310, 240, 88, 40
+RULE = 'stroke="#e2e8f0"'
+SPAN, RISE, LEFT, TOP = 310, 240, 88, 40
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -36,23 +36,23 @@ class Panel:
         (x0, x1), (y0, y1) = (_ends([p[i] for p in values]) for i in (0, 1))
 
         def at(x: float, y: float) -> tuple[float, float]:
-            return LEFT + (math.log10(x) - x0) / (x1 - x0) * WIDTH, TOP + (y1 - math.log10(y)) / (y1 - y0) * HEIGHT
+            return LEFT + (math.log10(x) - x0) / (x1 - x0) * SPAN, TOP + (y1 - math.log10(y)) / (y1 - y0) * RISE
 
         out = [text(LEFT, TOP - 12, escaped(self.title), size=14)]
         for value in _ticks(x0, x1):
             x, _ = at(value, 1)
-            out += [f'<path d="M{x:.1f} {TOP}v{HEIGHT}" {GRID}/>', centred(x, TOP + HEIGHT + 17, label(value))]
+            out += [f'<path d="M{x:.1f} {TOP}v{RISE}" {RULE}/>', centred(x, TOP + RISE + 17, label(value))]
         for value in _ticks(y0, y1):
             _, y = at(1, value)
-            out += [f'<path d="M{LEFT} {y:.1f}h{WIDTH}" {GRID}/>', text(LEFT - 6, y + 4, label(value), anchor="end")]
-        out.append(f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#475569"/>')
-        out.append(centred(LEFT + WIDTH / 2, TOP + HEIGHT + 36, self.across))
-        out.append(f'<g transform="translate(20 {TOP + HEIGHT / 2}) rotate(-90)">{centred(0, 0, self.up)}</g>')
+            out += [f'<path d="M{LEFT} {y:.1f}h{SPAN}" {RULE}/>', text(LEFT - 6, y + 4, label(value), anchor="end")]
+        out.append(f'<rect x="{LEFT}" y="{TOP}" width="{SPAN}" height="{RISE}" fill="none" stroke="#475569"/>')
+        out.append(centred(LEFT + SPAN / 2, TOP + RISE + 36, self.across))
+        out.append(f'<g transform="translate(20 {TOP + RISE / 2}) rotate(-90)">{centred(0, 0, self.up)}</g>')
         for number, (name, points) in enumerate(self.series.items()):
             colour = COLOURS.get(name.partition(":")[0], GREY)
             dots = self.dots and colour != GREY
             places = [at(x, y) for x, y in points if x > 0 and y > 0]
-            row = TOP + HEIGHT + 58 + 17 * number
+            row = TOP + RISE + 58 + 17 * number
             out += _drawn(places, colour, dots)
             out += _drawn([(LEFT, row - 4), (LEFT + 24, row - 4)], colour, dots)
             out.append(text(LEFT + 34, row, escaped(name)))
@@ -61,11 +61,11 @@ class Panel:
 
 def save(path: Path, panels: Sequence[Panel]) -> None:
     """Up to three panels side by side, then the next row, in one file."""
-    tall = TOP + HEIGHT + 66 + 17 * max(len(p.series) for p in panels)
-    width, height = min(3, len(panels)) * (LEFT + WIDTH + 24), math.ceil(len(panels) / 3) * tall
+    tall = TOP + RISE + 66 + 17 * max(len(p.series) for p in panels)
+    width, height = min(3, len(panels)) * (LEFT + SPAN + 24), math.ceil(len(panels) / 3) * tall
     lines = []
     for i, panel in enumerate(panels):
-        place = f"{i % 3 * (LEFT + WIDTH + 24)} {i // 3 * tall}"
+        place = f"{i % 3 * (LEFT + SPAN + 24)} {i // 3 * tall}"
         lines += [f'<g transform="translate({place})">', *panel.draw(), "</g>"]
     path.write_text(picture(width, height, "; ".join(p.title for p in panels), "\n".join([*lines, ""])), "utf-8")
 

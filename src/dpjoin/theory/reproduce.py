@@ -30,7 +30,7 @@ from dpjoin.theory.figures import Panel, Points, save
 from dpjoin.theory.upper import Task, as_one
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
-PROFILES = ("paper", "tight")
+CURVES = ("paper", "tight")
 SETTING = {"keys": 200, "degree": 60, "size": 32, "queries": 300, "epsilon": 1.0}
 THREE = {**SETTING, "keys": 2000, "degree": 20}
 """For three tables, where the sensitivity is the square of the degree."""
@@ -121,7 +121,7 @@ def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str],
     """Error against one parameter: the measured exponents beside the theorem's."""
     setting, exponent, values = VARIED[parameter]
     base, m = SETTING if shape == "two_table" else THREE, len(hard.SHAPES[shape])
-    points: dict[str, list[tuple[float, float]]] = {n: [] for n in ("theorem, constant 1", "uniform guess", *PROFILES)}
+    points: dict[str, list[tuple[float, float]]] = {n: [] for n in ("theorem, constant 1", "uniform guess", *CURVES)}
     ways = dict[str, None]()
     for value in values[:most]:
         now = {**base, setting: value * base[setting] if parameter == "n" else value}
@@ -136,14 +136,14 @@ def varied(shape: str, parameter: str, runs: int, most: int) -> tuple[list[str],
         stated = upper.theorem(supposed(shape, keys, degree), Task.of(case.workload, budget), case.method)
         points["theorem, constant 1"].append((x, stated))
         points["uniform guess"].append((x, off_by_guessing(case, instance.join_size)))
-        for p in PROFILES:
+        for p in CURVES:
             made = list(case.releases(runs, budget=budget, profile=p))
             points[p] += [(x, error) for error, _ in made]
         ways |= dict.fromkeys(re.sub(r"\d+ (product )?", "", way.partition(",")[0]) for _, way in made)
     fits = {name: slope(found) for name, found in points.items()}
-    words = {p: "{:+.2f} ± {:.2f}".format(*fits[p]) for p in PROFILES}
+    words = {p: "{:+.2f} ± {:.2f}".format(*fits[p]) for p in CURVES}
     row = [shape, parameter, f"{exponent:+.2f}", f"{fits['theorem, constant 1'][0]:+.2f}"]
-    row += [cell for p in PROFILES for cell in (words[p], local_slopes(points[p]))]
+    row += [cell for p in CURVES for cell in (words[p], local_slopes(points[p]))]
     over_guess = median(error for _, error in points["paper"][:runs]) / points["uniform guess"][0][1]
     row += [f"{fits['uniform guess'][0]:+.2f}", f"{over_guess:.2f}", ", ".join(ways)]
     series = {name + (f": slope {words[name]}" if name in words else ""): of for name, of in points.items()}
@@ -164,7 +164,7 @@ def speaking(shapes: Sequence[str]) -> Found:
     for shape in shapes:
         method, sizes = as_one(len(hard.SHAPES[shape])), [supposed(shape, 4**i, 60) for i in range(1, 19)]
         bounds = {"theorem, constant 1": [upper.theorem(known, task, method) for known in sizes]}
-        bounds |= {p: [upper.proved(known, task, method, p) for known in sizes] for p in PROFILES}
+        bounds |= {p: [upper.proved(known, task, method, p) for known in sizes] for p in CURVES}
         lines = {n: [(k.rows, b / k.join_size) for k, b in zip(sizes, of, strict=True)] for n, of in bounds.items()}
         panels.append(Panel(f"{NAMES[shape]}: bounds, all degrees 60", UNITS["n"], "bound / join size", lines))
         speak = (next((f"{n:.1e}" for n, share in points if share < 0.5), "never") for points in lines.values())
@@ -175,14 +175,14 @@ def speaking(shapes: Sequence[str]) -> Found:
 
 def gap(powers: Sequence[int], runs: int) -> Found:
     """Example 4.2: the error of Uniformize over that of TwoTable, by theorem and by release."""
-    ratios: dict[str, list[tuple[float, float]]] = {"theorem, constant 1": [], **{p: [] for p in PROFILES}}
+    ratios: dict[str, list[tuple[float, float]]] = {"theorem, constant 1": [], **{p: [] for p in CURVES}}
     rows = []
     for k in (2**p for p in powers):
         case = asked("gap", hard.example_gap(k), 300)
         known, task = facts(case.schema, case.tables, public=True), Task.of(case.workload, BUDGET)
         both = {m: {"theorem, constant 1": upper.theorem(known, task, m)} for m in ("uniformize", "two_table")}
         for method, of in both.items():
-            of |= {p: median(case.errors(runs, method=method, profile=p)) for p in PROFILES}
+            of |= {p: median(case.errors(runs, method=method, profile=p)) for p in CURVES}
         for name, points in ratios.items():
             points.append((k, both["uniformize"][name] / both["two_table"][name]))
         rows.append([f"{v:,}" for v in (k, known.rows, known.join_size)] + [f"{r[-1][1]:.2f}" for r in ratios.values()])
@@ -203,8 +203,8 @@ def attacks(sizes: Sequence[int], runs: int) -> Found:
 
 def timing(sizes: Sequence[int], runs: int) -> Found:
     """Seconds of a release against the rows of both tables."""
-    points: dict[str, list[tuple[float, float]]] = {p: [] for p in PROFILES}
-    for p in PROFILES:
+    points: dict[str, list[tuple[float, float]]] = {p: [] for p in CURVES}
+    for p in CURVES:
         for keys in sizes:
             instance = hard.uniform("two_table", keys=keys, degree=5, size=16, rng=np.random.default_rng(3))
             given = (instance.schema, dj.Workload.marginals(instance.schema, 2), instance.arrow(), BUDGET)

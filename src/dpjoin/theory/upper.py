@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+from dpjoin import constants
 from dpjoin.measure.shares import tight_shares
 from dpjoin.paper.alg2_pmw import paper_rounds
 from dpjoin.privacy.accounting import Budget
@@ -28,9 +29,7 @@ from dpjoin.spec.workload import Products, Workload
 from dpjoin.theory.exponents import worst_case_error_exponent
 from dpjoin.theory.facts import Facts, configurations, copies_of, uniform_partition
 
-METHODS = ("single_table", "two_table", "multi_table", "uniformize", "hierarchical")
-SELECT_SHARE = 0.5
-"""Of a round's budget, for choosing a query."""
+BOUNDED_METHODS = ("single_table", "two_table", "multi_table", "uniformize", "hierarchical")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +73,7 @@ class Task:
 
 def as_one(tables: int) -> str:
     """The method that treats the join as one table."""
-    return METHODS[min(tables, 3) - 1]
+    return BOUNDED_METHODS[min(tables, 3) - 1]
 
 
 def needed(method: str, schema: Schema) -> str:
@@ -150,10 +149,11 @@ def tight_part(size: float, bound: float, task: Task, rho: float, count_rho: flo
     off = bound / math.sqrt(2 * count_rho) * math.sqrt(2 * math.log(2 / rare))
     many = math.sqrt(2 * math.log(2 * task.queries / rare))
     sigma = bound / math.sqrt(2 * rho)
+    select = float(constants.SELECT_SHARE)
     direct = sigma * many * math.sqrt(min(task.norm, task.cells)) + off
 
     def in_rounds(m: float) -> float:
-        choose, measure = math.sqrt(8 * SELECT_SHARE * rho / m), bound / 2 / math.sqrt(2 * (1 - SELECT_SHARE) * rho / m)
+        choose, measure = math.sqrt(8 * select * rho / m), bound / 2 / math.sqrt(2 * (1 - select) * rho / m)
         learn = (size + off) * math.sqrt(task.log_cells / (2 * m))
         gap = bound / choose * (task.log_queries + math.log(m / rare))
         return learn + gap + measure * math.sqrt(2 * math.log(2 * m / rare)) + 2 * off
@@ -180,7 +180,7 @@ def _parts(known: Facts, task: Task, method: str, profile: str, failure: float) 
     else:
         deviation = math.sqrt(math.log(1 / failure) / float(shares.bound.rho))
         shift = math.ceil(min(2.0 * shares.half_width, shares.half_width + deviation + 1))
-    if method in METHODS[:3]:
+    if method in BOUNDED_METHODS[:3]:
         smooth, b = paper and method == "multi_table", known.boundaries
         residual = max(1.0, known.residual(1 / task.lam)) * math.exp(shift / task.lam) if smooth else 0.0
         return [(known.join_size, max(1.0, residual if smooth else gauge_bound(b, gauge(b) + math.ceil(shift))))], 1

@@ -12,10 +12,8 @@ import pyarrow as pa
 from dpjoin.engine.dialect import identifier
 from dpjoin.engine.sources.connections import attach
 from dpjoin.engine.sources.opened import OpenedTable, Opening, unreadable
-from dpjoin.engine.sources.values import text, wanted, with_all
+from dpjoin.engine.sources.values import ROWS_AT_ONCE, text, wanted, with_all
 from dpjoin.errors import SourceError, suggest
-
-_BATCH = 65_536
 
 
 def open_database(opening: Opening, path: Path, table: str | None) -> OpenedTable:
@@ -56,7 +54,7 @@ def _open_sqlite(opening: Opening, origin: str, path: Path, table: str | None) -
         read = wanted(names, opening.columns)
         rows = database.execute(f"SELECT {', '.join(map(identifier, read)) or '1'} FROM {inner}")
         parts = [empty.select(read)]
-        while read and (batch := rows.fetchmany(_BATCH)):
+        while read and (batch := rows.fetchmany(ROWS_AT_ONCE)):
             texts = [pa.array(map(text, values), pa.string()) for values in zip(*batch, strict=True)]
             parts.append(pa.table(texts, names=read))
         return opening.registered(origin, with_all(pa.concat_tables(parts), empty), names)

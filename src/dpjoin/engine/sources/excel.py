@@ -12,10 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpjoin.engine.sources.opened import OpenedTable, Opening, unreadable
-from dpjoin.engine.sources.values import text, wanted, with_all
+from dpjoin.engine.sources.values import ROWS_AT_ONCE, text, wanted, with_all
 from dpjoin.errors import SourceError, suggest
-
-_BATCH = 65_536
 
 
 def open_excel(opening: Opening, origin: str, path: Path, table: str | None) -> OpenedTable:
@@ -46,7 +44,7 @@ def _batches(rows: Iterator[tuple[Any, ...]], places: list[int], names: list[str
             continue
         for values, place in zip(held, places, strict=True):
             values.append(_cell(row[place]) if place < len(row) else None)
-        if len(held[0]) == _BATCH:
+        if len(held[0]) == ROWS_AT_ONCE:
             yield pa.table([pa.array(values, pa.string()) for values in held], names=names)
             held = [[] for _ in places]
     yield pa.table([pa.array(values, pa.string()) for values in held], names=names)

@@ -19,7 +19,7 @@ from dpjoin.engine.sources.text import line_rows
 from dpjoin.errors import SourceError
 
 NO_ARRAY = "is one JSON array and must be JSON lines, an object on each line; convert it, for example with: jq -c '.[]'"
-LOOKED_AT = 1_000
+FIRST_LINES = 1_000
 """So many lines are looked at for the names of columns, where a spec is drafted or checked by the owner of the rows."""
 
 
@@ -57,7 +57,7 @@ def first_names(connection: Any, path: Path) -> list[str]:
 def _first_names(connection: Any, place: str) -> list[str]:
     """The keys of the first lines, in the order in which they come."""
     found: dict[str, None] = {}
-    for (line,) in connection.execute(f"SELECT line FROM {line_rows(place)} LIMIT {LOOKED_AT}").fetchall():
+    for (line,) in connection.execute(f"SELECT line FROM {line_rows(place)} LIMIT {FIRST_LINES}").fetchall():
         try:
             held = json.loads(line or "null")
         except (ValueError, RecursionError):

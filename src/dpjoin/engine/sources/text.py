@@ -24,9 +24,9 @@ from dpjoin.engine.sources.places import TEXT_FILES, extension, glob
 from dpjoin.errors import SourceError
 
 LONGEST_LINE = 16 * 2**20
-_CHUNK = 2**20
+_BYTES_AT_ONCE = 2**20
 _LOOKED_AT = 2**26
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 def open_csv(opening: Opening, origin: str, path: Path, encoding: str | None) -> OpenedTable:
@@ -103,7 +103,7 @@ def looks_like(path: Path) -> str | None:
         if _marked(file):
             return None
         decoder, read = codecs.getincrementaldecoder("utf-8")(), 0
-        while read < _LOOKED_AT and (chunk := file.read(_CHUNK)):
+        while read < _LOOKED_AT and (chunk := file.read(_BYTES_AT_ONCE)):
             read += len(chunk)
             if b"\0" in chunk:
                 return _looks(path)
@@ -133,7 +133,7 @@ def _marked(file: IO[bytes]) -> str | None:
     """The encoding that a mark at the beginning of a file tells; the file is read from its beginning again."""
     begin = file.read(3)
     file.seek(0)
-    return next((encoding for mark, encoding in _MARKS if begin.startswith(mark)), None)
+    return next((encoding for mark, encoding in _BYTE_ORDER_MARKS if begin.startswith(mark)), None)
 
 
 def _header(file: IO[bytes], encoding: str | None) -> str | None:
@@ -161,7 +161,7 @@ def _as_utf8(connection: Any, path: Path, encoding: str) -> Path:
     remove_later(connection, Path(made))
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     with os.fdopen(handle, "wb") as out, _bytes_of(path) as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_BYTES_AT_ONCE):
             out.write(decoder.decode(chunk).encode("utf-8", "replace"))
         out.write(decoder.decode(b"", True).encode("utf-8", "replace"))
     return Path(made)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+ROWS_AT_ONCE = 65_536
 _PER_UNIT = {"s": 10**6, "ms": 10**3}
 """Microseconds in the units of Arrow that are coarser."""
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view())

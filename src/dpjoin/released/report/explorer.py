@@ -23,15 +23,15 @@ from dpjoin.spec.sql_tree import bins_name
 from dpjoin.spec.workload import Group, Workload
 
 COVERAGE = 0.9
-MARGINAL_CELLS = 10_000
+SHOWN_OF_ONE = 10_000
 """Of one marginal: more are not looked at one by one."""
-ALL_CELLS = 100_000
+SHOWN_CELLS = 100_000
 """Of all marginals: 2 MB of counts and bars."""
-SEVERAL, UNKNOWN = 1_500, 100
+MOST_MARGINALS, UNKNOWN = 1_500, 100
 """How many marginals at most, and of how many no bar is known: the rows tell nearly as much of these."""
 CANDIDATES = 6_000
 """How many pairs are looked at, besides those that the workload names."""
-ROWS, ROW_BYTES = 20_000, 1_000_000
+SHOWN_ROWS, ROW_BYTES = 20_000, 1_000_000
 """Of the synthetic rows: at most so many, and so many bytes of codes."""
 
 
@@ -80,10 +80,10 @@ def each(release: Release, groups: Sequence[Group], ask: Callable[[Workload], Fl
 def _chosen(release: Release) -> list[tuple[str, ...]]:
     """The sets of attributes that are within the limits."""
     chosen: list[tuple[str, ...]] = []
-    left, unknown = ALL_CELLS, UNKNOWN
+    left, unknown = SHOWN_CELLS, UNKNOWN
     for scope in dict.fromkeys(_wanted(release)):
         cells, known = release.schema.cells(scope), release.model.knows(scope)
-        if len(chosen) < SEVERAL and cells <= min(left, MARGINAL_CELLS) and (known or unknown):
+        if len(chosen) < MOST_MARGINALS and cells <= min(left, SHOWN_OF_ONE) and (known or unknown):
             chosen.append(scope)
             left, unknown = left - cells, unknown - (not known)
     return chosen
@@ -142,7 +142,7 @@ def sample_of(release: Release) -> dict[str, Any]:
     kinds = ["u1" if n <= 2**8 else "<u2" if n <= 2**16 else "<u4" for n in sizes]
     each = sum(np.dtype(k).itemsize for k in kinds)
     rows = release.to_arrow(bins=True)
-    few = rows.slice(0, min(ROWS, ROW_BYTES // max(1, each)))
+    few = rows.slice(0, min(SHOWN_ROWS, ROW_BYTES // max(1, each)))
     columns = [
         {"kind": kind[-1], "codes": packed(_codes(release, few, name), kind)}
         for name, kind in zip(release.attributes, kinds, strict=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpjoin.page.shell import html_page
-from dpjoin.released.package import ROWS, title
+from dpjoin.released.package import ROWS_FILE, title
 from dpjoin.released.release import Release
 from dpjoin.released.report.cost import cost_of
 from dpjoin.released.report.explorer import attributes_of, has_all_known, marginals_of, sample_of
@@ -19,12 +19,12 @@ from dpjoin.spec.persons import protects
 from dpjoin.spec.plain import ROW
 
 REPORT = "report.html"
-SCRIPTS = ("select.js", "explorer.js", "trust.js", "cost.js", "use.js", "release.js")
+REPORT_SCRIPTS = ("select.js", "explorer.js", "trust.js", "cost.js", "use.js", "release.js")
 
 
 def report_page(release: Release, manifest: Mapping[str, Any], hashes: Mapping[str, str]) -> str:
     """The page; `hashes` are those of the folder's other files, the manifest apart, which has the page's own."""
-    return html_page(title(release.schema), report_data(release, manifest, hashes), SCRIPTS)
+    return html_page(title(release.schema), report_data(release, manifest, hashes), REPORT_SCRIPTS)
 
 
 def report_data(release: Release, manifest: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
@@ -68,5 +68,5 @@ def _about(release: Release, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "facts": {key: value for key, value in manifest["facts"].items() if key != "also_protects"},
         "version": manifest["dpjoin"],
         "format": manifest["format"],
-        "file": ROWS,
+        "file": ROWS_FILE,
     }
