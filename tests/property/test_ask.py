@@ -6,6 +6,7 @@ import math
 from statistics import NormalDist
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import dpjoin as dj
 from dpjoin.released.bin_widths import with_reach
 from dpjoin.released.rows import numbers_within
+from dpjoin.spec.schema import OTHER
 from support.asked import INF, SCHEMA, release_of_one_table
 
 
@@ -73,6 +75,29 @@ def test_sql_on_bins_agrees_with_the_numbers_of_the_rows(released: dj.Release, q
             value, bar = answers.rows[0][1][0], (answers.rows[0][2] or (0.0,))[0]
             assert bar is not None
             assert abs(value - truth) <= bar + 1e-9 * abs(truth)  # type: ignore[operator, arg-type]
+
+
+@pytest.mark.parametrize("order", ["", "DESC"])
+def test_order_is_that_of_the_rows(order: str) -> None:
+    """Text by its letters, in whatever order it was declared; the others by size, and what is missing last."""
+    attributes = (
+        dj.Attribute(name="g", values=("pear", "Fig", "apple", "über"), other=True),
+        dj.Attribute(name="x", bins=(0, 10, 25), other=True),
+        dj.Attribute(name="n", values=(3, 1, 2), other=True),
+        dj.Attribute(name="b", values=(True, False), other=True),
+    )
+    schema = dj.Schema((dj.Table(name="r", attributes=("g", "x", "n", "b")),), attributes)
+    rows = {"g": ["pear", "Fig", "apple", "über", "kiwi"], "x": [1, 12, 20, 99, None]}
+    rows |= {"n": [3, 1, 2, 7, None], "b": [True, False, None, True, None]}
+    source = pa.table({name: values * 500 for name, values in rows.items()})
+    made = dj.release(schema, dj.Workload.marginals(schema, 1), {"r": source}, dj.Budget(epsilon=1.0, delta=1e-6))
+    for name in ("g", "n", "b"):
+        asked = f"FROM joined GROUP BY {name} ORDER BY {name} {order}"
+        model = [row[0][0] for row in made.ask(f"SELECT {name}, COUNT(*) {asked}").rows]
+        counted = [row[1][0] for row in made.ask(f"SELECT {name}, COUNT(*) + 0 {asked}").rows]
+        assert model == [OTHER if value is None else value for value in counted]
+    bins = [row[0][0] for row in made.ask(f"SELECT x, COUNT(*) FROM joined GROUP BY x ORDER BY x {order}").rows]
+    assert bins == [*(["[10, 25]", "[0, 10)"] if order else ["[0, 10)", "[10, 25]"]), OTHER]
 
 
 @given(bar=st.floats(1e-3, 1e3), reach=st.floats(0, 1e6), coverage=st.floats(0.05, 0.99), shift=st.floats(0, 1))

@@ -294,7 +294,7 @@ def test_presentation_is_understood_for_answers():
     )
     assert (query.by, query.names) == (("carrier",), ("c",))
     assert dict(query.kept) == {"carrier": frozenset({1, 2})}
-    assert query.presented == 'SELECT "row" FROM answers ORDER BY n0 DESC, c0, "row" LIMIT 2'
+    assert query.presented == 'SELECT "row" FROM answers ORDER BY n0 DESC, v0, "row" LIMIT 2'
     assert query.measures[0].title == "n"
     assert query.measures[0].asked.name == "carrier"
 
@@ -312,12 +312,12 @@ def test_presentation_is_understood_for_answers():
     ],
 )
 def test_answers_are_sorted_and_cut_by_duckdb(rest, rows):
-    """By aggregates, selected or not, by expressions of them, and by grouped columns in the order of their codes."""
+    """By aggregates, selected or not, by expressions of them, and by grouped columns in their order."""
     query = read_query(SCHEMA, f"SELECT delay, COUNT(*) AS n FROM joined GROUP BY delay {rest}")
     count, total, average = np.array([5.0, 1.0, 9.0, 2.0]), np.array([9.0, 1.0, 9.0, 0.0]), np.array([2, np.nan, 1, 0])
     by_title = {"n": count, "sum of rain": total, "average of rain": average, "count": count}
     numbers = [by_title[m.title] for m in (*query.measures, *query.hidden)]
-    assert rows_shown(query.presented, [np.arange(4)], numbers) == rows
+    assert rows_shown(query.presented, [SCHEMA.attribute("delay")], [np.arange(4)], numbers) == rows
 
 
 @pytest.mark.parametrize(

@@ -54,14 +54,15 @@ def _refused(release: Release, statement: str, reason: str, error: str) -> str:
 
 def _from_model(release: Release, query: Query, coverage: float) -> Answers:
     columns = [_cells(release, query, m, coverage) for m in (*query.measures, *query.hidden)]
-    labels = [release.schema.attribute(a).labels for a in query.by]
+    domains = tuple(map(release.schema.attribute, query.by))
+    labels = [a.labels for a in domains]
     shape = [len(names) for names in labels]
     cells = np.indices(shape).reshape(len(shape), math.prod(shape))
     kept = [all(c in query.kept.get(a, (c,)) for a, c in zip(query.by, code, strict=True)) for code in cells.T]
     cells = cells[:, kept]
     at = tuple(cells)
     numbers, bars = ([array[at].reshape(-1) for array in arrays] for arrays in zip(*columns, strict=True))
-    shown = range(cells.shape[1]) if query.presented is None else rows_shown(query.presented, at, numbers)
+    shown = range(cells.shape[1]) if query.presented is None else rows_shown(query.presented, domains, at, numbers)
     asked = len(query.measures)
     rows = tuple(
         (
@@ -79,7 +80,6 @@ def _from_model(release: Release, query: Query, coverage: float) -> Answers:
         notes.append(f"of {', '.join(binned)} only bins are known, and the ± of sums and averages makes room for that")
     asked_of = zip(titles, (m.asked for m in query.measures), strict=True)
     plain = frozenset(t for t, a in asked_of if isinstance(a, Average) and may_be_years([a.low, a.high]))
-    domains = tuple(map(release.schema.attribute, query.by))
     return Answers(query.names, titles, rows, coverage, tuple(notes), release.guarantee, domains, plain)
 
 

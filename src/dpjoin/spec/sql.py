@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.errors import SpecError
-from dpjoin.spec.schema import OTHER, Schema
+from dpjoin.spec.schema import OTHER, Attribute, Schema
 from dpjoin.spec.sql_conditions import OF_SEVERAL, Region, conjuncts, inward, is_conjunction, region
 from dpjoin.spec.sql_tree import (
     ACCEPTED,
@@ -332,7 +332,7 @@ def _presented(node: Node, select: list[Any], shown: tuple[str, ...], asked: _As
             name = column(asked.schema, tree)
             if name not in shown:
                 raise SpecError(f"SQL: {name!r} is a column that is not grouped; put it into GROUP BY or WHERE")
-            return expression(f"c{shown.index(name)}")
+            return expression(f"v{shown.index(name)}")
         if tree.get("class") in ("FUNCTION", "WINDOW", "STAR") and not (tree.get("is_operator") or is_constant(tree)):
             return expression(f"n{asked.number(tree)}")
         return {key: translated(child) for key, child in tree.items()}
@@ -376,14 +376,23 @@ def _presented(node: Node, select: list[Any], shown: tuple[str, ...], asked: _As
     parts["modifiers"] = [{**by_row, "orders": [*orders, *by_row["orders"]]}, *modifiers]
     presented = written(_ANSWERS, **parts)
     # DuckDB finds what is wrong when it meets a row.
-    rows_shown(presented, [np.zeros(1)] * len(shown), [np.zeros(1)] * len(asked.measures))
+    attributes = [asked.schema.attribute(a) for a in shown]
+    rows_shown(presented, attributes, [np.zeros(1, int)] * len(shown), [np.zeros(1)] * len(asked.measures))
     return presented
 
 
-def rows_shown(presented: str, codes: Sequence[NDArray[Any]], numbers: Sequence[NDArray[Any]]) -> list[int]:
-    """Which rows of the answers a statement shows, in its order. Averages of nothing come last, as DuckDB has it."""
+def rows_shown(
+    presented: str, attributes: Sequence[Attribute], codes: Sequence[NDArray[Any]], numbers: Sequence[NDArray[Any]]
+) -> list[int]:
+    """Which rows of the answers a statement shows, in its order: text by its letters, and what is missing last, as
+    DuckDB has it."""
     import pyarrow as pa
 
     table: dict[str, Any] = {"row": np.arange(len(numbers[0]))} | {f"c{i}": c for i, c in enumerate(codes)}
+    for i, (attribute, code) in enumerate(zip(attributes, codes, strict=True)):
+        known = list(range(attribute.size)) if attribute.bins is not None else list(attribute.labels)
+        if attribute.other and not attribute.texts:
+            known[-1] = None
+        table[f"v{i}"] = pa.array([known[c] for c in code])
     table |= {f"n{i}": pa.array(n, from_pandas=True) for i, n in enumerate(numbers)}
     return [row for (row,) in rows_of(presented, answers=pa.table(table))]
