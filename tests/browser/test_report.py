@@ -321,6 +321,65 @@ def test_hostile_names_and_labels_are_text(opened: Any) -> None:
     assert sorted({labels[0] for labels, _, _ in made.ask(statement(browser)).rows}) == sorted(HOSTILE)
 
 
+def test_signs_that_turn_text_stay_with_their_label(opened: Any) -> None:
+    """Where a name stands among other words it has none, so that these read from left to right."""
+    browser = opened(hostile_release())
+    browser.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true })")
+    turned = browser.execute_script(
+        "const walk = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT), found = [];"
+        "while (walk.nextNode()) if (/[\\u202a-\\u202e\\u2066-\\u2069]/.test(walk.currentNode.data))"
+        "  found.push(walk.currentNode.parentNode.localName);"
+        "return found"
+    )
+    assert turned, "the table has them"
+    assert set(turned) <= {"bdi", "code"}
+
+
+@pytest.mark.parametrize("width", [390, 600, 1200])
+def test_pictures_can_be_read_on_a_phone_and_after_it_is_turned(opened: Any, width: int) -> None:
+    """Drawn for the room there is: no text below 9 pixels, none outside its picture, nothing wider than the page."""
+    browser = opened(wide_release(12))
+    size = {"height": 844, "deviceScaleFactor": 1, "mobile": False}
+    try:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, **size})
+        until = time.monotonic() + 10
+        while (found := unreadable(browser)) and time.monotonic() < until:
+            time.sleep(0.1)  # it is drawn anew a moment later
+        assert found == []
+        page = "document.documentElement"
+        assert browser.execute_script(f"return {page}.scrollWidth <= {page}.clientWidth")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def unreadable(browser: Any) -> list[str]:
+    return browser.execute_script(
+        "return [...document.querySelectorAll('figure .chart')].flatMap((c) => {"
+        "const box = c.getBoundingClientRect(), scale = box.width / c.viewBox.baseVal.width;"
+        "return [...c.querySelectorAll('text')].filter((t) => { const own = t.getBoundingClientRect();"
+        "  return parseFloat(getComputedStyle(t).fontSize) * scale < 8.9 || own.left < box.left - 9"
+        "    || own.right > box.right + 9 }).map((t) => t.textContent) })"
+    )
+
+
+def test_zero_has_no_sign(browser: Any) -> None:
+    """Along an axis that reaches below it, as bars of small counts do."""
+    source = (files("dpjoin") / "page" / "web" / "numbers.js").read_text(encoding="utf-8").replace("export ", "")
+    assert browser.execute_script(f"{source}\nreturn ticks(-35, 700).map(short)") == ["0", "200", "400", "600"]
+
+
+def test_every_share_of_the_budget_is_named(opened: Any, release: Release) -> None:
+    """In full, whatever its width."""
+    browser = opened(release)
+    drawn = browser.execute_script(
+        "return [...document.querySelectorAll('#cost figure')].map((f) => [f.querySelectorAll('rect').length,"
+        "[...f.querySelectorAll('text')].map((t) => t.textContent)])"
+    )
+    for parts, names in drawn:
+        assert len(names) == parts
+        assert not any("…" in name for name in names)
+
+
 @pytest.mark.parametrize("language", ["de-DE", "en-GB", "fr-FR", "hi-IN"])
 def test_numbers_are_written_as_the_reader_s_language_does(opened: Any, release: Release, language: str) -> None:
     """The same numbers with other signs; the download keeps its points."""

@@ -23,6 +23,7 @@ from dpjoin.released.files import report_of
 from dpjoin.released.report.cost import told
 from dpjoin.released.report.explorer import SHOWN_CELLS, UNKNOWN, each, has_all_known, marginals_of, sample_of
 from dpjoin.released.report.page import REPORT_SCRIPTS, report_data, report_page
+from dpjoin.spec.sql import read_query
 from support.paths import FIXTURES
 from support.release import BUDGET, SCHEMA, make_tables
 from support.reports import HOSTILE, every_kind_release, hostile_release, wide_release
@@ -128,6 +129,21 @@ def test_its_numbers_are_those_of_ask(name: str) -> None:
         assert marginal.counts.tolist() == [numbers[0] for _, numbers, _ in answers.rows]
         bars = [b if np.isfinite(b) else None for b in marginal.bars.tolist()]
         assert bars == [bars[0] for _, _, bars in answers.rows]
+
+
+def test_names_that_duckdb_reads_otherwise_are_quoted() -> None:
+    """Statements on the page can be asked, whatever attributes are called; DuckDB says which words it has taken."""
+    import duckdb
+
+    source = script_of(["select.js"])
+    words = re.search(r"RESERVED = new Set\(\((.*?)\)", source, flags=re.DOTALL)
+    assert words is not None
+    quoted = set(" ".join(re.findall(r'"([^"]*)"', words[1])).split())
+    taken = duckdb.sql("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'").fetchall()
+    for (word,) in taken:
+        schema = dj.Schema((dj.Table(name="t", attributes=(word,)),), (dj.Attribute(name=word, range=(0, 1)),))
+        name = f'"{word}"' if word in quoted else word
+        assert read_query(schema, f"SELECT {name}, COUNT(*) FROM joined WHERE {name} = 1 GROUP BY {name}"), word
 
 
 def test_its_rows_are_the_first_synthetic_rows() -> None:

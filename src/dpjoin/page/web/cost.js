@@ -1,14 +1,14 @@
 // What it cost: the budget by purpose, planned and spent, and every charge in the ledger.
 
 import { bdi, cut, el, section, table } from "./dom.js";
-import { shares } from "./charts.js";
+import { drawn, shares } from "./charts.js";
 import { count, exactly, percent, shown } from "./numbers.js";
 
 function byStage(stages) {
   return Object.entries(stages).map(([label, value]) => ({ label, value })).sort((a, b) => b.value - a.value);
 }
 
-function pictures(cost, width) {
+function pictures(cost) {
   return Object.entries(cost.currencies).map(([currency, name]) => {
     const events = cost.events.filter((e) => e.currency === currency);
     if (!events.length) return null;
@@ -16,19 +16,19 @@ function pictures(cost, width) {
     const whole = items.reduce((sum, i) => sum + i.value, 0);
     return [
       el("p", {}, el("strong", {}, `Spent, in ${name}`), `: ${count(events.length)} ${events.length === 1 ? "charge" : "charges"}.`),
-      el("figure", {}, shares(items, width, `Shares of ${name} by purpose`)),
+      drawn((width) => shares(items, width, `Shares of ${name} by purpose`)),
       table(`Shares of ${name} by purpose`, [{ title: "purpose" }, { title: name, number: true }, { title: "share", number: true }],
         items.map((i) => [bdi(i.label), exactly(i.value), percent(i.value / whole)])),
     ];
   });
 }
 
-function planned(cost, width) {
+function planned(cost) {
   if (!cost.planned.length) return null;
   const items = cost.planned.map((s) => ({ label: s.name, value: s.share }));
   return [
     el("p", {}, el("strong", {}, "Planned"), ", before a table was opened. What a look finds decides how the rest is spent."),
-    el("figure", {}, shares(items, width, "The budget as it was planned")),
+    drawn((width) => shares(items, width, "The budget as it was planned")),
     table("The budget as it was planned", [{ title: "budget for" }, { title: "mechanism" }, { title: "share", number: true }],
       cost.planned.map((s) => [bdi(s.name), s.mechanism, percent(s.share)])),
   ];
@@ -45,7 +45,6 @@ function totals(cost) {
 
 export function costSection(data) {
   const { cost } = data;
-  const width = 960;
   const whole = new Map();
   for (const e of cost.events) whole.set(e.currency, (whole.get(e.currency) || 0) + e.cost);
   const parts = cost.events.some((e) => e.part);
@@ -57,7 +56,7 @@ export function costSection(data) {
   ]);
   return section("cost", "What it cost",
     "Every look at a private table is a charge with noise, written down before the noise was drawn. The ledger holds noisy results, never exact ones.",
-    planned(cost, width), pictures(cost, width), totals(cost),
+    planned(cost), pictures(cost), totals(cost),
     parts ? el("p", { class: "note" }, `Charges about parts of the rows are listed one by one; one ${data.about.unit} pays only for the parts that it is in, and the picture shows what it pays at most.`) : null,
     el("h3", {}, "The ledger"),
     table(`All ${cost.events.length} charges, in order`, columns, rows, { open: cost.events.length <= 60 }));

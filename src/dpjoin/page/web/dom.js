@@ -2,6 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// Signs that turn the direction of all that follows. A label keeps them where it stands alone.
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
+
 function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -10,7 +13,8 @@ function filled(node, attributes, children) {
   }
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    node.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    const text = () => (["bdi", "code"].includes(node.localName) ? String(child) : String(child).replace(TURNING, ""));
+    node.append(child instanceof Node ? child : document.createTextNode(text()));
   }
   return node;
 }
@@ -31,7 +35,7 @@ export function bdi(text) {
 
 // The beginning of a long label; what is cut is in the title of its element and in the table.
 export function cut(text, most) {
-  const line = String(text).replace(/\s+/g, " ");
+  const line = String(text).replace(TURNING, "").replace(/\s+/g, " ");
   if (line.length <= most) return line;
   return Array.from(line.slice(0, 4 * most)).slice(0, Math.max(1, most - 1)).join("") + "…";
 }

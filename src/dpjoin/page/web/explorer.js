@@ -3,7 +3,7 @@
 import { bdi, copyable, cut, el, saved, section, table } from "./dom.js";
 import { bars, heat, lines, standalone } from "./charts.js";
 import { count, shown } from "./numbers.js";
-import { csvOf, labelOf, statement } from "./select.js";
+import { csvOf, labelOf, readable, statement } from "./select.js";
 
 const MOST_BARS = 40, MOST_SERIES = 6, MOST_SIDE = 40;
 const KINDS = { bars: "Bars", lines: "Lines", heat: "Heat map" };
@@ -41,7 +41,9 @@ export function explorer(known) {
 
   function kind() {
     if (kinds().includes(state.kind)) return state.kind;
-    return state.second < 0 && attributes[state.first].ordered && attributes[state.first].size > 16 ? "lines" : kinds()[0];
+    const [a, b] = chosen().map((i) => attributes[i]);
+    const along = (one, other) => one.ordered && one.size > (other ? MOST_SIDE : 16) && (!other || other.size <= MOST_SERIES);
+    return along(a, b) || (b && along(b, a)) ? "lines" : kinds()[0];
   }
 
   function sorted() {
@@ -71,7 +73,7 @@ export function explorer(known) {
     filters.replaceChildren(...state.filters.map((f, i) => {
       const attribute = attributes[f.attribute];
       const most = Math.min(attribute.size, 5000);
-      const values = Array.from({ length: most }, (_, code) => [code, labelOf(attribute, code)]);
+      const values = Array.from({ length: most }, (_, code) => [code, readable(attribute, code)]);
       const change = (code) => set({ filters: state.filters.map((g, k) => (k === i ? { ...f, code: Number(code) } : g)) });
       return el("div", { class: "filter" },
         choice(`${cut(attribute.name, 40)} is`, `filter-${i}`, values, f.code, change),
@@ -92,7 +94,7 @@ export function explorer(known) {
 
   function words() {
     const by = chosen().map((a) => attributes[a].name).join(" and ");
-    const where = state.filters.map((f) => `${attributes[f.attribute].name} is ${labelOf(attributes[f.attribute], f.code)}`);
+    const where = state.filters.map((f) => `${attributes[f.attribute].name} is ${readable(attributes[f.attribute], f.code)}`);
     return `Join results by ${by}${where.length ? `, where ${where.join(" and ")}` : ""}`;
   }
 
@@ -102,7 +104,7 @@ export function explorer(known) {
 
   function pictured(cells, width, title) {
     const [a, b] = chosen();
-    const label = (cell) => cell.codes.map((c, i) => labelOf(attributes[chosen()[i]], c)).join(" · ");
+    const label = (cell) => cell.codes.map((c, i) => readable(attributes[chosen()[i]], c)).join(" · ");
     const item = (cell) => ({ label: label(cell), value: cell.value, bar: cell.bar });
     if (kind() === "bars") {
       const some = state.second < 0 ? cells : [...cells].sort((x, y) => y.value - x.value);
@@ -121,10 +123,10 @@ export function explorer(known) {
       const [x, s] = along === 0 ? [a, b] : [b, a];
       const cell = (i, k) => (along === 0 ? get(i, k) : get(k, i));
       const places = Array.from({ length: attributes[x].size }, (_, i) => i);
-      const series = Array.from({ length: attributes[s].size }, (_, k) => ({ label: labelOf(attributes[s], k), items: places.map((i) => item(cell(i, k))) }));
+      const series = Array.from({ length: attributes[s].size }, (_, k) => ({ label: readable(attributes[s], k), items: places.map((i) => item(cell(i, k))) }));
       const total = (one) => one.items.reduce((sum, i) => sum + i.value, 0);
       const few = series.length > MOST_SERIES ? [...series].sort((p, q) => total(q) - total(p)).slice(0, MOST_SERIES) : series;
-      return [lines(places.map((i) => labelOf(attributes[x], i)), few, width, title, { apart: attributes[x].other }),
+      return [lines(places.map((i) => readable(attributes[x], i)), few, width, title, { apart: attributes[x].other }),
         few.length < series.length && `The ${few.length} most frequent of ${series.length} values of ${attributes[s].name}; the table has all.`];
     }
     const side = (own, place) => {
@@ -136,7 +138,7 @@ export function explorer(known) {
     };
     const [rows, columns] = [side(a, 0), side(b, 1)];
     const less = rows.length < attributes[a].size || columns.length < attributes[b].size;
-    return [heat(rows.map((i) => labelOf(attributes[a], i)), columns.map((j) => labelOf(attributes[b], j)), (i, j) => get(rows[i], columns[j]), width, title),
+    return [heat(rows.map((i) => readable(attributes[a], i)), columns.map((j) => readable(attributes[b], j)), (i, j) => get(rows[i], columns[j]), width, title),
       less && `The ${MOST_SIDE} most frequent values of each; the table has all.`];
   }
 
@@ -148,7 +150,7 @@ export function explorer(known) {
     const [chart, note] = pictured(cells, Math.max(320, figure.clientWidth || 960), cut(title, 300));
     figure.replaceChildren(el("figcaption", {}, bdi(cut(title, 300))), chart, note ? el("p", { class: "note" }, cut(note, 300)) : "");
     source.replaceChildren(...told(found));
-    const columns = [...chosen().map((a) => ({ title: bdi(attributes[a].name) })), { title: "count", number: true }, { title: "± 90 %", number: true }];
+    const columns = [...chosen().map((a) => ({ title: bdi(attributes[a].name) })), { title: "count", number: true }, { title: "±\u00a090\u00a0%", number: true }];
     const labels = (cell) => cell.codes.map((c, i) => labelOf(attributes[chosen()[i]], c));
     const lines = cells.map((c) => [...labels(c).map(bdi), shown(c.value, c.bar), shown(c.bar)]);
     const open = below.querySelector("details")?.open ?? true;

@@ -70,7 +70,8 @@ export function ticks(low, high, wanted = 5) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= rough);
   const found = [];
-  for (let i = Math.ceil(low / step); i * step <= high * (1 + 1e-9); i++) found.push(i * step);
+  // Zero has no sign.
+  for (let i = Math.ceil(low / step); i * step <= high * (1 + 1e-9); i++) found.push(i * step + 0);
   return found;
 }
 

@@ -1,11 +1,9 @@
 // The page of a plan: no row was read.
 
 import { bdi, cut, el, section, table } from "./dom.js";
-import { lines, shares } from "./charts.js";
+import { drawn, lines, shares } from "./charts.js";
 import { count, exactly, percent, shown } from "./numbers.js";
 import { diagram } from "./diagram.js";
-
-const WIDTH = 960;
 
 function planHeader({ plan, budget }) {
   const one = (value, label) => el("div", { class: "figure" }, el("dt", {}, label), el("dd", {}, value));
@@ -28,7 +26,7 @@ function joinSection({ plan, tables, edges }) {
 function budgetSection({ plan }) {
   const items = plan.stages.map((s) => ({ label: s.name, value: s.share }));
   return section("budget", "Where the budget goes", null,
-    el("figure", {}, shares(items, WIDTH, "Shares of the budget")),
+    drawn((width) => shares(items, width, "Shares of the budget")),
     table("Shares of the budget", [{ title: "budget for" }, { title: "share", number: true }, { title: "mechanism" }, { title: "why" }],
       plan.stages.map((s) => [bdi(s.name), percent(s.share), s.mechanism, s.note]), { open: true }));
 }
@@ -57,14 +55,14 @@ function errorSection({ plan, budget, by_degree, by_epsilon, join_size }) {
       el("p", {}, (clipped ? "Noisy numbers decide where the join results of each owner are clipped, so the plan shows the noise for each case. "
         : "How many rows of one table share one join value at most is private, so the plan shows the noise for each case. ") +
         `At epsilon ${exactly(budget.epsilon)}:`),
-      el("figure", {}, lines(degrees.map((p) => count(p.at)), [curve(degrees, "cell", "each count ±"), curve(degrees, "count", "join size ±")], WIDTH,
+      drawn((width) => lines(degrees.map((p) => count(p.at)), [curve(degrees, "cell", "each count ±"), curve(degrees, "count", "join size ±")], width,
         `Noise by ${what}`, { logarithmic: true })),
       table(`Noise by ${what}`, [{ title: what, number: true }, { title: "sensitivity", number: true }, { title: "join size ±", number: true }, { title: "each count ±", number: true }, ...last],
         degrees.map((p) => [count(p.at), count(p.sensitivity), shown(p.count), shown(p.cell), ...share(p.cell)])),
     ] : null,
     el("h3", {}, "By epsilon"),
     el("p", {}, "Less noise costs more epsilon: a smaller epsilon promises more. The plan has ", el("strong", {}, `epsilon ${exactly(budget.epsilon)}`), "."),
-    el("figure", {}, lines(some[0].points.map((p) => exactly(p.at)), some.map((s) => curve(s.points, "cell", named(s))), WIDTH, "Noise of each count by epsilon", { logarithmic: true })),
+    drawn((width) => lines(some[0].points.map((p) => exactly(p.at)), some.map((s) => curve(s.points, "cell", named(s))), width, "Noise of each count by epsilon", { logarithmic: true })),
     table("Noise of each count by epsilon", [{ title: "epsilon", number: true }, ...some.map((s) => ({ title: `${named(s)} ±`, number: true }))],
       some[0].points.map((p, i) => [exactly(p.at), ...some.map((s) => shown(s.points[i].cell))])));
 }
@@ -78,7 +76,7 @@ function askedSection({ plan }) {
       plan.buckets.map((b) => [b.degrees, count(b.sensitivity), shown(b.count), shown(b.cell)])) : null,
     domains ? table("Domains that are learned", Object.keys(plan.domains[0]).map((title) => ({ title: title.replaceAll("_", " ") })),
       plan.domains.map((d) => Object.values(d).map((v) => (typeof v === "number" ? exactly(v) : bdi(String(v)))))) : null,
-    el("h3", {}, "Notes"), el("ul", {}, plan.notes.map((n) => el("li", {}, bdi(n)))));
+    el("h3", {}, "Notes"), el("ul", {}, plan.notes.map((n) => el("li", {}, bdi(cut(n, 2000))))));
 }
 
 function startPlan() {

@@ -48,7 +48,7 @@ function promise(about) {
         el("p", {}, `In short: (${exactly(about.epsilon)}, ${exactly(about.delta)})-differential privacy; the unit is one ${cut(about.unit, 60)}.`),
         about.also_protects ? el("p", {}, `At the same noise it also protects ${about.also_protects}.`) : null,
         el("h3", {}, "What it rests on"),
-        el("ul", {}, about.assumptions.map((a) => el("li", {}, bdi(a))))),
+        el("ul", {}, about.assumptions.map((a) => el("li", {}, bdi(cut(a, 2000)))))),
       el("div", {},
         el("h3", {}, "What is not promised"),
         el("ul", {},

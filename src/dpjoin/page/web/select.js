@@ -8,6 +8,11 @@ export function labelOf(attribute, code) {
   return code > attribute.range[1] - attribute.range[0] ? "other" : String(attribute.range[0] + code);
 }
 
+// The same for charts and choices, where an empty one could not be seen.
+export function readable(attribute, code) {
+  return labelOf(attribute, code).trim() || "(blank)";
+}
+
 export function opened(data) {
   const attributes = data.attributes;
   const marginals = new Map();
@@ -76,11 +81,14 @@ export function opened(data) {
   return { attributes, marginals, arrays, ask, each, sampled: sample.rows };
 }
 
+// What DuckDB reads as something else than a column's name.
 const RESERVED = new Set((
-  "all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create default deferrable desc " +
-  "describe distinct do else end except false fetch for foreign from group having in initially intersect into lambda lateral leading " +
-  "limit not null offset on only or order pivot placing primary qualify references returning select show some summarize symmetric " +
-  "table then to trailing true union unique unpivot using variadic when where window with"
+  "all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast check collate collation " +
+  "column columns concurrently constraint create cross default deferrable desc describe distinct do else end except false fetch for " +
+  "foreign freeze from full generated glob group having ilike in initially inner intersect into is isnull join lambda lateral leading " +
+  "left like limit map natural not notnull null offset on only or order outer overlaps pivot pivot_longer pivot_wider placing " +
+  "positional primary qualify references returning right select semi show similar some struct summarize symmetric table tablesample " +
+  "then to trailing true try_cast tuple union unique unpack unpivot using variadic verbose when where window with"
 ).split(" "));
 
 function named(name) {
