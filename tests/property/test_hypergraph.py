@@ -21,7 +21,7 @@ from dpjoin.spec.hypergraph import (
     residual_components,
 )
 from dpjoin.spec.schema import Schema
-from dpjoin.theory.exponents import edge_cover
+from dpjoin.theory.exponents import cover_and_packing
 from support.hypergraph import joins
 
 
@@ -138,11 +138,12 @@ def _solve(planes: Sequence[tuple[list[Fraction], Fraction]]) -> list[Fraction] 
 @given(joins(most_tables=4, letters="ABCDE"))
 def test_edge_cover_is_feasible_and_least(schema: Schema) -> None:
     """Every attribute is covered, and both the cover and the packing problem have this value at their best corner."""
-    cover = edge_cover(schema)
+    cover, packing = cover_and_packing({t.name: t.attributes for t in schema.tables})
     assert all(0 <= w <= 1 for w in cover.values())
     assert all(sum(cover[n] for n in schema.tables_with(a.name)) >= 1 for a in schema.attributes)
     names, letters = [t.name for t in schema.tables], [a.name for a in schema.attributes]
     value = sum(cover.values())
+    assert value == sum(packing.values())
     assert value == _least([[names.index(n) for n in schema.tables_with(a)] for a in letters], len(names))
     assert value == _greatest([[letters.index(a) for a in t.attributes] for t in schema.tables], len(letters))
 

@@ -12,18 +12,9 @@ LARGEST_DENOMINATOR = 10_000
 """Corners of a cover problem with up to 13 tables have denominators below this (largest 0/1 determinant: 9,477)."""
 
 
-def edge_cover(schema: Schema) -> dict[str, Fraction]:
-    """A smallest fractional edge cover: weights of the tables that sum to ≥ 1 at every attribute.
-
-    A join of sets with n rows each has at most n to the sum of the weights results (Atserias, Grohe and Marx).
-    The weights are exact: a fractional packing of the attributes with the same value proves that none is smaller.
-    """
-    return cover_and_packing({t.name: t.attributes for t in schema.tables})[0]
-
-
 def agm_exponent(schema: Schema) -> Fraction:
-    """ρ of the join: it has at most n^ρ results if no table repeats a row."""
-    return sum(edge_cover(schema).values(), Fraction(0))
+    """ρ of the join: it has at most n^ρ results if no table repeats a row (Atserias, Grohe and Marx)."""
+    return boundary_exponent(schema, frozenset(t.name for t in schema.tables))
 
 
 def boundary_exponent(schema: Schema, tables: frozenset[str]) -> Fraction:
@@ -51,31 +42,23 @@ def worst_case_error_exponent(schema: Schema, *, repeated_rows: bool = False) ->
 
 
 def cover_and_packing(edges: Mapping[str, Collection[str]]) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
-    """A smallest cover of any hypergraph by its edges, and a packing of its attributes with the same value.
+    """A smallest fractional cover of a hypergraph by its edges, and a packing of its attributes with the same value.
 
-    A packing has weights that sum to ≤ 1 in every edge. Empty edges weigh nothing.
+    A cover's weights sum to ≥ 1 at every attribute, a packing's to ≤ 1 in every edge, so each proves that the other
+    cannot be bettered. The solver's numbers are taken as the fractions next to them, and verified. Empty edges weigh 0.
     """
+    from scipy.optimize import linprog
+
     holds = {a: frozenset(name for name, e in edges.items() if a in e) for a in sorted(set().union(*edges.values()))}
     if not holds:
         return dict.fromkeys(edges, Fraction(0)), {}
-    matrix = [[int(name in held) for name in edges] for held in holds.values()]
-    cover = dict(zip(edges, _corner(matrix, cover=True), strict=True))
-    packing = dict(zip(holds, _corner(list(map(list, zip(*matrix, strict=True))), cover=False), strict=True))
-    covers = all(sum(cover[name] for name in held) >= 1 for held in holds.values())
-    packs = all(sum(packing[a] for a in e) <= 1 for e in edges.values())
-    weigh_alike = sum(cover.values()) == sum(packing.values())
-    if not (covers and packs and weigh_alike and min(*cover.values(), *packing.values()) >= 0):
+    matrix = [[-int(name in held) for name in edges] for held in holds.values()]
+    solved = linprog([1] * len(edges), A_ub=matrix, b_ub=[-1] * len(holds), method="highs-ds")
+    numbers = (solved.x, -solved.ineqlin.marginals)
+    exact = [[Fraction(float(w)).limit_denominator(LARGEST_DENOMINATOR) for w in of] for of in numbers]
+    cover, packing = dict(zip(edges, exact[0], strict=True)), dict(zip(holds, exact[1], strict=True))
+    proofs = [sum(cover[name] for name in held) >= 1 for held in holds.values()]
+    proofs += [sum(packing[a] for a in e) <= 1 for e in edges.values()]
+    if not all([*proofs, sum(exact[0]) == sum(exact[1]), min(*exact[0], *exact[1]) >= 0]):
         raise ArithmeticError(f"the edge cover of {len(edges)} tables has no proof with small fractions")
     return cover, packing
-
-
-def _corner(matrix: list[list[int]], *, cover: bool) -> list[Fraction]:
-    """The fractions next to a solution of min Σw, Mw ≥ 1 (cover) or max Σw, Mw ≤ 1, w ≥ 0. The caller verifies."""
-    from scipy.optimize import linprog
-
-    sign = 1 if cover else -1
-    signed = [[-sign * v for v in row] for row in matrix]
-    solved = linprog([sign] * len(matrix[0]), A_ub=signed, b_ub=[-sign] * len(matrix), method="highs-ds")
-    if not solved.success:
-        raise ArithmeticError(f"the edge cover could not be computed: {solved.message}")
-    return [Fraction(float(w)).limit_denominator(LARGEST_DENOMINATOR) for w in solved.x]

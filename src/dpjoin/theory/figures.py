@@ -60,13 +60,11 @@ class Panel:
 
 
 def save(path: Path, panels: Sequence[Panel]) -> None:
-    """Up to three panels side by side, then the next row, in one file."""
-    tall = TOP + RISE + 66 + 17 * max(len(p.series) for p in panels)
-    width, height = min(3, len(panels)) * (LEFT + SPAN + 24), math.ceil(len(panels) / 3) * tall
-    lines = []
-    for i, panel in enumerate(panels):
-        place = f"{i % 3 * (LEFT + SPAN + 24)} {i // 3 * tall}"
-        lines += [f'<g transform="translate({place})">', *panel.draw(), "</g>"]
+    """Two panels side by side, then the next row, in one file: as wide as a page shows without shrinking it."""
+    wide, tall = LEFT + SPAN + 24, TOP + RISE + 66 + 17 * max(len(p.series) for p in panels)
+    places = (f'<g transform="translate({i % 2 * wide} {i // 2 * tall})">' for i in range(len(panels)))
+    lines = [line for place, panel in zip(places, panels, strict=True) for line in (place, *panel.draw(), "</g>")]
+    width, height = min(2, len(panels)) * wide, math.ceil(len(panels) / 2) * tall
     path.write_text(picture(width, height, "; ".join(p.title for p in panels), "\n".join([*lines, ""])), "utf-8")
 
 
