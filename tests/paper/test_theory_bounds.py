@@ -130,6 +130,22 @@ def test_empty_joins_have_bounds_that_hold(public: str, method: str, profile: st
     assert 0 == found.neighbours <= found.measured <= found.proved
 
 
+@pytest.mark.parametrize("profile", ["paper", "tight"])
+@pytest.mark.parametrize("method", ["uniformize", "hierarchical"])
+@pytest.mark.parametrize("hot", ["r", "s"])
+def test_hot_values_without_partners_are_in_the_bounds(hot: str, method: str, profile: str) -> None:
+    """A value that only one table has gives no results, but a part with noise for its degree: 20,000 rows of b = 3."""
+    schema, rng = schema_of({"r": "ab", "s": "bc"}), np.random.default_rng(0)
+    rows = {t.name: {x: rng.integers(0, 3, 5) for x in t.attributes} for t in schema.tables}
+    rows[hot] = {x: np.append(v, np.full(20_000, 3)) for x, v in rows[hot].items()}
+    tables, workload = {n: pa.table(of) for n, of in rows.items()}, dj.Workload.marginals(schema, 1)
+    release = dj.release(schema, workload, tables, BUDGET, method=method, profile=profile)
+    found = bounds(schema, tables, release, public=True)
+    assert found.measured is not None
+    assert max(found.measured, found.neighbours) <= found.proved
+    assert found.neighbours <= found.theorem
+
+
 def test_public_tables_have_no_rows_to_hide() -> None:
     """Half the sensitivity and the levels' lower bound are about rows of private tables only."""
     tables, rows = {"r": "ab", "s": "bc"}, {"a": [0] * 3, "b": [0] * 3, "c": [0]}
@@ -151,12 +167,41 @@ def test_a_single_table_has_the_theorems_about_single_tables() -> None:
     assert found.neighbours == 0.5
 
 
+def test_bounds_know_the_weights_of_queries() -> None:
+    """Four prefixes of one attribute: a result is in all four at worst. Products of signs are twice as wide."""
+    schema = schema_of({"r": "ab", "s": "bc"})
+    signs = dj.Workload.products(schema, {"r": (("a",), [[1, -1, 1, -1], [0.5, 0, 0, 0.5]])})
+    cells, prefixes, ranges = (dj.Workload.marginals(schema, 1), dj.Workload.prefixes, dj.Workload.ranges)
+    tasks = [Task.of(w, BUDGET) for w in (cells, prefixes(schema, ["a"]), ranges(schema, ["a"]), signs)]
+    # Ranges: the second of four values lies in 2·3 of them. Signs: halves of widths 2 and 0.5, squared.
+    assert [(t.norm, t.width) for t in tasks] == [(3, 1), (4, 1), (6, 1), (1 + 0.25**2, 2)]
+    both = [upper.tight_part(100.0, 50.0, replace(TASK, width=w), 0.02, 0.001, 0.05) for w in (1.0, 2.0)]
+    assert both[0] < both[1] <= 2 * both[0]
+
+
+@pytest.mark.parametrize("profile", ["paper", "tight"])
+def test_ranges_lie_below_their_bound(profile: str) -> None:
+    """32 values have 528 ranges, 272 of them at one cell: measured together they cost more than a marginal does."""
+    instance = hard.uniform("two_table", keys=200, degree=30, size=32, rng=np.random.default_rng(1))
+    workload = dj.Workload.ranges(instance.schema, ["v1"])
+    given = (instance.schema, workload, instance.arrow(), BUDGET)
+    release = dj.release(*given, method="two_table", profile=profile)
+    found = bounds(instance.schema, instance.arrow(), release, public=True)
+    assert found.measured is not None
+    assert found.neighbours <= found.measured <= found.proved
+    assert Task.of(workload, BUDGET).norm == 16 * 17
+
+
 REFUSED = {
     "profile ('papper') must be one of tight, paper; did you mean 'paper'?": {"profile": "papper"},
     "method ('capped') must be one of single_table, two_table": {"method": "capped"},
     "method 'single_table' must have one table; leave it out": {"method": "single_table"},
     "budget (a tuple) must be a Budget": {"budget": (pa.table({"a": [1]}),)},
     "release ('out') must be a Release": {"release": "out"},
+    "weights of 'sum of a' (3) must lie in [-1, 1]; leave the group out": {
+        "workload": dj.Workload.sums(schema_of({"r": "ab", "s": "bc"}), ["a"])
+    },
+    "bounds must be of a release, or of a workload and a budget, not both": {"release": "x", "budget": BUDGET},
     "workload ('all') must be a Workload": {"workload": "all"},
     "the workload, or the release, must be of the schema": {
         "workload": dj.Workload.marginals(schema_of({"x": "pq", "y": "qz"}), 1)

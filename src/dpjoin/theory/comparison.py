@@ -29,7 +29,7 @@ class Bounds:
     """The theorem's, without constants: of the worst instance with such statistics."""
     neighbours: float
     """Half the local sensitivity: on these tables or on a neighbour, every private release errs by as much in one of
-    1 + exp(ε) runs."""
+    1 + exp(ε) runs, on the join size or another query that counts all results of the row that differs."""
     measured: float | None
     """What the release got."""
     theorem: float
@@ -56,13 +56,15 @@ def bounds(
     """Lower bound, what the release got, upper bound.
 
     Without a release: the bounds of the workload (all marginals of two attributes, or of one) under the budget
-    (1, 1e-6). The method is one of upper.BOUNDED_METHODS; by default the release's if a theorem is about it and this
-    join, or else that for the join as one table. Nothing is released here, and no budget is spent. Opens the tables:
-    the answer is PrivateBounds unless `public` says that they are made up. Neighbours differ by one row, as in the
-    paper.
+    (1, 1e-6). Weights of queries lie in [-1, 1]. The method is one of upper.BOUNDED_METHODS; by default the release's if a
+    theorem is about it and this join, or else that for the join as one table. Nothing is released here, and no budget
+    is spent. Opens the tables: the answer is PrivateBounds unless `public` says that they are made up. Neighbours
+    differ by one row, as in the paper.
     """
     known = facts(schema, tables, public=public)
     if release is not None:
+        if workload or budget:
+            raise SpecError("bounds must be of a release, or of a workload and a budget, not both; leave one out")
         instance(release, Release, "release")
         workload, budget, profile = release.workload, release.budget, release.profile
         own = release.method in upper.BOUNDED_METHODS and not upper.needed(release.method, schema)

@@ -107,13 +107,13 @@ def uniform_partition(known: Facts, unit: float, noise: float = 0.0) -> dict[int
     """
     if len(known.degrees) != 2:
         raise SpecError(f"the uniform partition of Definition 4.3 must have two tables, not {len(known.degrees)}")
-    first, second = known.degrees.values()
+    both = list(known.degrees.values())
     sizes: dict[int, int] = defaultdict(int, {1: 0} if noise else {})
-    for value, degree in first.items():
-        other = second.get(value, 0)
-        low, high = (level_of(max(degree, other) + more, unit) for more in (0.0, noise))
+    for value in set().union(*both):
+        degrees = [of.get(value, 0) for of in both]
+        low, high = (level_of(max(degrees) + more, unit) for more in (0.0, noise))
         for level in range(low, high + 1):
-            sizes[level] += degree * other
+            sizes[level] += math.prod(degrees)
     return dict(sorted(sizes.items()))
 
 
@@ -152,12 +152,10 @@ Part = tuple[Degrees, dict[frozenset[str], float]]
 
 
 def configurations(known: Facts, unit: float) -> list[Configuration]:
-    """The sub-instances of the uniform partition of a hierarchical join that have results; if none has, the lowest."""
+    """The sub-instances of the uniform partition of a hierarchical join, those without results too."""
     b, root = known.boundaries, _tree(known.schema)
-    sizes = [(sum(_present(known.schema, root, degrees).values()), caps) for degrees, caps in _partition(known, unit)]
-    lowest = (0, {node.tables: 2 * unit for node in root.walk() if node is not root})
-    found = [part for part in sizes if part[0]] or [lowest]
-    return [Configuration(size, caps, b.tables, b.private) for size, caps in found]
+    parts = ((_present(known.schema, root, degrees), caps) for degrees, caps in _partition(known, unit))
+    return [Configuration(sum(results.values()), caps, b.tables, b.private) for results, caps in parts]
 
 
 def copies_of(known: Facts, unit: float) -> int:
@@ -185,20 +183,20 @@ def _partition(known: Facts, unit: float) -> list[Part]:
 
 
 def _decomposed(schema: Schema, part: Part, above: AttributeNode, node: AttributeNode, unit: float) -> list[Part]:
-    """Algorithm 7 with true degrees: one sub-instance for each level of the node's degree."""
+    """Algorithm 7 with true degrees: one sub-instance for each level of the node's degree; 0 is in the first one."""
     degrees, caps = part
     present = _present(schema, node, degrees)
     counted = _summed(dict.fromkeys(present, 1), node.path, above.path) if node.children else present
-    levels = {value: level_of(degree, unit) for value, degree in counted.items()}
-    held = {t.name: boundary(schema, frozenset({t.name})) for t in schema.tables}
+    levels: dict[str, dict[Value, int]] = {}
+    for name, of in degrees.items():
+        keys = boundary(schema, frozenset({name}))
+        if set(above.path) <= set(keys):
+            short = _shortened(keys, above.path)
+            levels[name] = {value: level_of(counted.get(short(value), 0), unit) for value in of}
     found: list[Part] = []
-    for level in sorted(set(levels.values())):
-        smaller = dict(degrees)
-        for name, keys in held.items():
-            if set(above.path) <= set(keys):
-                short = _shortened(keys, above.path)
-                smaller[name] = {v: d for v, d in degrees[name].items() if levels.get(short(v)) == level}
-        found.append((smaller, {**caps, node.tables: unit * 2.0**level}))
+    for level in sorted({n for of in levels.values() for n in of.values()} or {1}):
+        inside = {name: {v: degrees[name][v] for v, n in of.items() if n == level} for name, of in levels.items()}
+        found.append(({**degrees, **inside}, {**caps, node.tables: unit * 2.0**level}))
     return found
 
 

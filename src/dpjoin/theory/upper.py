@@ -1,7 +1,7 @@
 """Upper bounds on the largest error of any query, in join results.
 
 `theorem` is what a theorem states, with 1 for the constant in O(.). `proved` is what its proof gives with all
-constants, for queries with weights in [0, 1], except with probability `failure`, and for the noise of a profile:
+constants, for queries with weights in [-1, 1], except with probability `failure`, and for the noise of a profile:
 
 * `paper`: Algorithm 2 as it is here. The proof is the paper's own, mended: docs/report.md, section 2.
 * `tight`: the best of three ways that have a proof: measure every query, measure every cell, adaptive rounds. A release
@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from dpjoin import constants
+from dpjoin.errors import SpecError
 from dpjoin.measure.shares import tight_shares
 from dpjoin.paper.alg2_pmw import paper_rounds
 from dpjoin.privacy.accounting import Budget
 from dpjoin.privacy.gauge import gauge, gauge_bound
+from dpjoin.privacy.sensitivity import squared_norm, weight_ranges
 from dpjoin.spec.hypergraph import attribute_tree
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import Products, Workload
@@ -43,11 +45,20 @@ class Task:
     """|Q|."""
     norm: float
     """Squared l2 norm of all queries together at the worst cell: what measuring them together costs."""
+    width: float = 1.0
+    """From the least to the largest weight of a query, 1 at least."""
 
     @classmethod
     def of(cls, workload: Workload, budget: Budget) -> Task:
-        norm = sum(len(g) / 4 if isinstance(g, Products) else 1.0 for g in workload.groups)
-        return cls(budget=budget, cells=float(workload.cells), queries=len(workload), norm=norm)
+        norm = width = 0.0
+        for group in workload.groups:
+            ranges, unit = weight_ranges(group), float(group.unit)
+            if (most := float(ranges.largest.max()) * unit) > 1:
+                raise SpecError(f"weights of {group.name!r} ({most:g}) must lie in [-1, 1]; leave the group out")
+            widths = ranges.width.astype(float) * unit
+            together = (widths**2).sum() / 4 if isinstance(group, Products) else squared_norm(group) * unit**2
+            norm, width = norm + float(together), max(width, float(widths.max()), 1.0)
+        return cls(budget=budget, cells=float(workload.cells), queries=len(workload), norm=norm, width=width)
 
     @property
     def lam(self) -> float:
@@ -140,11 +151,11 @@ def paper_part(size: float, bound: float, task: Task, epsilon: float, delta: flo
     each = epsilon / (16 * math.sqrt(most * math.log(1 / delta)))
     rare = math.log(3 * most / failure)
     noise, choice = bound / each * (rare + 1), 2 * bound / each * (task.log_queries + rare)
-    return min(total, 2 * total * math.sqrt(task.log_cells / least) + noise + choice + 2 * shift)
+    return min(task.width * total, 2 * total * math.sqrt(task.log_cells / least) + noise + choice + 2 * shift)
 
 
 def tight_part(size: float, bound: float, task: Task, rho: float, count_rho: float, failure: float) -> float:
-    """The best of: every query once, every cell once, m rounds of choice and measurement. Queries lie in [0, 1]."""
+    """The best of: every query once, every cell once, m rounds of choice and measurement."""
     rare = failure / 3
     off = bound / math.sqrt(2 * count_rho) * math.sqrt(2 * math.log(2 / rare))
     many = math.sqrt(2 * math.log(2 * task.queries / rare))
@@ -156,9 +167,9 @@ def tight_part(size: float, bound: float, task: Task, rho: float, count_rho: flo
         choose, measure = math.sqrt(8 * select * rho / m), bound / 2 / math.sqrt(2 * (1 - select) * rho / m)
         learn = (size + off) * math.sqrt(task.log_cells / (2 * m))
         gap = bound / choose * (task.log_queries + math.log(m / rare))
-        return learn + gap + measure * math.sqrt(2 * math.log(2 * m / rare)) + 2 * off
+        return task.width * (learn + gap + measure * math.sqrt(2 * math.log(2 * m / rare))) + 2 * off
 
-    return min(size + off, direct, *(in_rounds(2 ** (i / 4)) for i in range(64)))
+    return min(task.width * (size + off), direct, *(in_rounds(2 ** (i / 4)) for i in range(64)))
 
 
 def largest_shift(epsilon: float, delta: float, failure: float) -> float:
