@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
 import dpjoin as dj
-from dpjoin.auto.registry import as_if_read
+from dpjoin.auto.registry import as_if_read, chosen_method
+from dpjoin.engine.duck import DuckEngine
 from dpjoin.spec.persons import link_of, one_owner_per_result, owner_of, reaches_owner
-from support.owners import SHAPES, schema_of
+from support.brute import BruteEngine
+from support.owners import SHAPES, Rows, schema_of
+from support.persons import arrow_of
 from support.persons_release import bound_by, table
 
 PERSONS = table("r", "o", "v", "a", bounds=bound_by(1, "v"))
@@ -64,6 +68,48 @@ def test_foreign_keys_are_followed_over_several_tables() -> None:
     schema = schema_of(PERSONS, middle, table("t", "w", "c", owner_via="w"))
     assert all(reaches_owner(schema, t) for t in schema.tables)
     assert one_owner_per_result(schema)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
+def test_the_order_of_tables_decides_nothing_about_owners(order: tuple[int, ...]) -> None:
+    """Several tables have one row a visit, and only one of them knows whose it is; all others are led there."""
+    once = bound_by(1, "v")
+    tables = [
+        table("r", "o", "v", bounds=once),
+        table("s", "v", "a", owner_via="v", bounds=once),
+        table("t", "v", "b", owner_via="v", bounds=once),
+        table("u", "v", "c", private=False, bounds=once),
+    ]
+    schema = schema_of(*(tables[i] for i in order))
+    assert one_owner_per_result(schema)
+    assert [link_of(schema, t) for t in tables] == [None, tables[0], tables[0], None]
+    learned = tuple(dj.Attribute(name="a", learn=True) if a.name == "a" else a for a in schema.attributes)
+    schema = replace(schema, attributes=learned)
+    rows: Rows = {
+        "r": [{"o": o, "v": v} for o, v in ((1, 1), (1, 2), (2, 3))],
+        "s": [{"v": v, "a": 0} for v in (1, 2, 3, 4)],
+        "t": [],
+        "u": [],
+    }
+    for engine in (BruteEngine(schema, rows), DuckEngine(schema, arrow_of(schema, rows), attributes=("a",))):
+        assert engine.exact_values("a", 1).exact_counts.tolist() == [2]  # owners, with four rows
+
+
+def test_owners_are_found_by_a_public_table_whose_bounds_are_read_off() -> None:
+    """Where several tables are private; nothing of a public table is removed by what is read off it."""
+    public = table("p", "o", "v", private=False, bounds=bound_by(1, "v"))
+    schema = schema_of(public, table("s", "v", "a", owner_via="v"), table("t", "v", "b", owner_via="v"))
+    workload = dj.Workload.marginals(schema, 1)
+    assert {chosen_method(schema, name, workload=workload).name for name in ("auto", "clipped")} == {"clipped"}
+    assert not any(t.enforce for t in as_if_read(schema).tables)
+    assert [len(t.bounds) for t in as_if_read(schema).tables] == [2, 0, 0]
+
+
+def test_a_public_table_has_one_way_to_an_owner() -> None:
+    """With two, columns would be counted by other owners than those that are protected."""
+    public = table("t", "o", "v", "w", owner=("v",), owner_via="w", private=False)
+    with pytest.raises(dj.SpecError, match="table 't' has an owner, so owner_via"):
+        schema_of(table("r", "o", "w", "a", bounds=bound_by(1, "w")), public)
 
 
 def test_foreign_keys_in_a_circle_end() -> None:

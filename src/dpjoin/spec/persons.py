@@ -7,6 +7,7 @@ holds that very row. Then an owner's join results depend on the owner's rows and
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from dpjoin.errors import SpecError, suggest
@@ -23,14 +24,24 @@ def owner_of(schema: Schema, table: Table) -> tuple[str, ...]:
 
 
 def link_of(schema: Schema, table: Table) -> Table | None:
-    """The table that a row's foreign key points to, on the way to its owner."""
-    if table.owner_via is None:
-        return None
-    for other in schema.tables:
-        unique = any(b.attributes == (table.owner_via,) and b.limit == 1 for b in other.bounds)
-        if other.name != table.name and unique and not other.enforce:
-            return other
-    return None
+    """The table that a row's foreign key points to, on the shortest way to its owner."""
+    return min(_linked(schema, table), key=lambda other: _keys_to_owner(schema, other, table.name), default=None)
+
+
+def _linked(schema: Schema, table: Table) -> list[Table]:
+    """The tables in which its foreign key is unique."""
+    by = (table.owner_via,)
+    found = [t for t in schema.tables if t.name != table.name and not t.enforce]
+    return [t for t in found if any(b.attributes == by and b.limit == 1 for b in t.bounds)]
+
+
+def _keys_to_owner(schema: Schema, table: Table, *seen: str) -> float:
+    """Over how many foreign keys the attribute of the join that names owners is reached; infinite if it is not."""
+    if owner_of(schema, table) == schema.unit:
+        return 0
+    seen = (*seen, table.name)
+    ways = (_keys_to_owner(schema, t, *seen) for t in _linked(schema, table) if t.name not in seen)
+    return 1 + min(ways, default=math.inf)
 
 
 def owners_counted(schema: Schema, table: Table) -> bool:
@@ -40,14 +51,7 @@ def owners_counted(schema: Schema, table: Table) -> bool:
 
 def reaches_owner(schema: Schema, table: Table) -> bool:
     """Whether a row's owner is the one attribute of the join that names owners."""
-    seen: set[str] = set()
-    current: Table | None = table
-    while current is not None and current.name not in seen:
-        if owner_of(schema, current) == schema.unit:
-            return True
-        seen.add(current.name)
-        current = link_of(schema, current)
-    return False
+    return _keys_to_owner(schema, table) < math.inf
 
 
 def one_owner_per_result(schema: Schema) -> bool:
@@ -82,14 +86,14 @@ def _check_table(schema: Schema, table: Table, unit: str) -> None:
             raise SpecError(
                 f"{what}: {key} ({name!r}) must be one of its attributes; {suggest(name, table.attributes)}"
             )
+    if via and owner_of(schema, table):
+        raise SpecError(f"{what} has an owner, so owner_via ({table.owner_via!r}) must be left out")
     if not table.private:
         return
     if len(table.owner) not in (0, len(schema.unit)):
         raise SpecError(f"{what}: owner ({', '.join(table.owner)}) must be as many attributes as the unit ({unit}) has")
     if table.owners is not None and (owner_of(schema, table) or via):
         raise SpecError(f"{what} has an owner, so owners ({table.owners}) must be left out")
-    if via and owner_of(schema, table):
-        raise SpecError(f"{what} has an owner, so owner_via ({table.owner_via!r}) must be left out")
     if table.owners is not None or owner_of(schema, table):
         return
     if table.owner_via is None:

@@ -55,11 +55,11 @@ def bounds(
 ) -> Bounds:
     """Lower bound, what the release got, upper bound.
 
-    Without a release: the bounds of the workload (all marginals of two attributes, or of one) under the budget
-    (1, 1e-6). Weights of queries lie in [-1, 1]. The method is one of upper.BOUNDED_METHODS; by default the release's if a
-    theorem is about it and this join, or else that for the join as one table. Nothing is released here, and no budget
-    is spent. Opens the tables: the answer is PrivateBounds unless `public` says that they are made up. Neighbours
-    differ by one row, as in the paper.
+    Without a release: the bounds of the workload (all marginals of two attributes, or of one) under the budget (1,
+    1e-6). Weights of queries lie in [-1, 1]. The method is one of upper.BOUNDED_METHODS; by default the release's,
+    if a theorem is about it and this join, or else that for the join as one table. Nothing is released here, and no
+    budget is spent. Opens the tables: the answer is PrivateBounds unless `public` says that they are made up.
+    Neighbours differ by one row, as in the paper.
     """
     known = facts(schema, tables, public=public)
     if release is not None:
