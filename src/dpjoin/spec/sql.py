@@ -390,7 +390,7 @@ def rows_shown(
 
     table: dict[str, Any] = {"row": np.arange(len(numbers[0]))} | {f"c{i}": c for i, c in enumerate(codes)}
     for i, (attribute, code) in enumerate(zip(attributes, codes, strict=True)):
-        known = list(range(attribute.size)) if attribute.bins is not None else list(attribute.labels)
+        known: list[Any] = list(range(attribute.size)) if attribute.bins is not None else list(attribute.labels)
         if attribute.other and not attribute.texts:
             known[-1] = None
         table[f"v{i}"] = pa.array([known[c] for c in code])
