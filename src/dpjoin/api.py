@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 from dpjoin.auto import registry
@@ -146,14 +146,10 @@ def spec_warnings(
 
 def check_sources(schema: Schema, tables: Mapping[str, Any]) -> None:
     """Refuse sources that cannot be opened or do not fit the schema. Looks at column names and types, at no row."""
-    from dpjoin.engine.sources import check_columns, connected, open_source, same_source
+    from dpjoin.engine.sources import check_columns, connected, open_source
+    from dpjoin.engine.stores import refuse_one_source_twice
 
-    for first, second in combinations(schema.private_tables, 2):
-        if same_source(tables[first], tables[second]):
-            raise SpecError(
-                f"tables {first!r} and {second!r} have the same source, so one row would change both; "
-                "split the rows into two disjoint tables"
-            )
+    refuse_one_source_twice(schema, tables)
     with connected() as connection:
         opened = {
             t.name: open_source(

@@ -105,10 +105,15 @@ def _sources(schema: Schema, tables: Mapping[str, object]) -> dict[str, object]:
         if is_place(source) and table.source_table is not None:
             source = (source, table.source_table)
         sources[table.name] = source
+    refuse_one_source_twice(schema, sources)
+    return sources
+
+
+def refuse_one_source_twice(schema: Schema, sources: Mapping[str, object]) -> None:
+    """Of two private tables: one row would be protected in one of them only."""
     for first, second in itertools.combinations(schema.private_tables, 2):
         if same_source(sources[first], sources[second]):
             raise SpecError(
-                f"tables {first!r} and {second!r} have the same source, so one row would change both, and the "
-                "guarantee is for a row of one table; split the rows into two disjoint tables"
+                f"tables {first!r} and {second!r} have the same source, so one row would change both; "
+                "split the rows into two disjoint tables"
             )
-    return sources

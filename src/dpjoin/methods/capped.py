@@ -38,6 +38,7 @@ from dpjoin.methods.look import (
 )
 from dpjoin.methods.method import GAUSSIAN_NOISE, Method, NoiseLevel, Outcome, Stage
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
+from dpjoin.methods.refusals import refuse_enforced
 from dpjoin.methods.remainder import Remainder
 from dpjoin.model.model import Model
 from dpjoin.model.threads import one_blas_thread
@@ -51,11 +52,7 @@ from dpjoin.spec.workload import Workload
 def check_capped(schema: Schema, workload: Workload | None = None) -> None:
     if len(schema.private_tables) < 2:
         raise SpecError("method 'capped' must have two or more private tables; use auto")
-    if any(t.private and t.enforce and t.bounds for t in schema.tables):
-        raise SpecError(
-            "method 'capped' removes rows itself, so no bounds must be enforced; remove bounds = \"enforce\", or use "
-            "method 'multi_table'"
-        )
+    refuse_enforced(schema, "capped", "multi_table")
     if not cap_attributes(schema):
         raise SpecError("method 'capped' must have something to cap, and keys serve already; use auto")
 

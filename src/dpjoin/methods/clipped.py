@@ -25,6 +25,7 @@ from dpjoin.methods.capped import grown
 from dpjoin.methods.look import Look
 from dpjoin.methods.method import GAUSSIAN_NOISE, Method, NoiseLevel, Outcome, Stage
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
+from dpjoin.methods.refusals import refuse_enforced
 from dpjoin.methods.remainder import Remainder
 from dpjoin.model.threads import one_blas_thread
 from dpjoin.privacy.accounting import Concentrated, Split
@@ -53,10 +54,7 @@ def check_clipped(schema: Schema, workload: Workload | None = None) -> None:
         return
     if len(schema.private_tables) < 2 or not owner_of_results(schema):
         raise SpecError("method 'clipped' must have two or more private tables that all share a key; use auto")
-    if any(t.private and t.enforce and t.bounds for t in schema.tables):
-        raise SpecError(
-            "method 'clipped' must have no enforced bounds; remove bounds = \"enforce\", or use multi_table"
-        )
+    refuse_enforced(schema, "clipped", "multi_table")
 
 
 @dataclass(frozen=True)
@@ -217,21 +215,22 @@ def _size_under(curator: Curator, clip: Clip, cost: Concentrated) -> tuple[Curat
     return clipped, bound, measure_total(clipped, bound, cost)
 
 
-def _surely(look: Look) -> float:
-    """How many join results there are beyond doubt."""
-    return max(1.0, look.size.noisy - 2 * look.size.deviation)
+def clipping_after(look: Look, left: Remainder) -> Clipping:
+    """The best limit for a join that has at least as many results as are beyond doubt."""
+    assert look.owners is not None
+    surely = max(1.0, look.size.noisy - 2 * look.size.deviation)
+    return best_clipping(look.workload, look.owners, left.capped, surely)
 
 
 def forecast(look: Look, left: Remainder, shares: ClippedShares) -> float | None:
     """Noise of the best limit, and what it loses; after a look that has counted owners."""
     if look.owners is None or left.laplace or not look.owners.visible:
         return None
-    return best_clipping(look.workload, look.owners, left.capped, _surely(look)).error
+    return clipping_after(look, left).error
 
 
 def resume(look: Look, left: Remainder, shares: ClippedShares, progress: Progress) -> Outcome:
-    assert look.owners is not None
-    best = replace(best_clipping(look.workload, look.owners, left.capped, _surely(look)), size=look.size)
+    best = replace(clipping_after(look, left), size=look.size)
     return release_clipping(look.curator, look.workload, best, shares.count, progress)
 
 

@@ -46,7 +46,7 @@ from dpjoin.methods.look import (
 )
 from dpjoin.methods.method import GAUSSIAN_NOISE, TRUNCATED_GAUSSIAN, Method, Outcome, Stage
 from dpjoin.methods.noise_forecast import MEAN_DEVIATION, clear_share, fitted_noise, fitted_variance, size_noise
-from dpjoin.methods.refusals import refuse_replacement
+from dpjoin.methods.refusals import refuse_enforced, refuse_replacement
 from dpjoin.methods.remainder import Remainder, after_look_budget, remainders, rest_of
 from dpjoin.methods.table_models import (
     check_joinable,
@@ -83,11 +83,7 @@ def check_heavy_light(schema: Schema, workload: Workload | None = None) -> None:
     if len(schema.private_tables) < len(schema.tables):
         raise SpecError("method 'heavy_light' must have private tables only; use method 'auto'")
     check_joinable(schema, shared_attributes(schema, common_attributes(schema)), "heavy_light")
-    if any(t.enforce and t.bounds for t in schema.tables):
-        raise SpecError(
-            "method 'heavy_light' removes rows itself, so no bounds must be enforced; remove bounds = \"enforce\", or "
-            "use method 'uniformize'"
-        )
+    refuse_enforced(schema, "heavy_light", "uniformize")
 
 
 def is_declared(schema: Schema) -> bool:

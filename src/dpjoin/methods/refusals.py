@@ -1,4 +1,4 @@
-"""What a method must be told to protect a person: how many rows an owner has, and how many join results a row is in."""
+"""What methods refuse: units of privacy, neighbours and bounds that they cannot serve."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ def refuse_replacement(schema: Schema, method: str) -> None:
     """Refuse neighbours with a replaced row: one that changes its part would pay in both."""
     if schema.neighbours == REPLACE:
         raise SpecError(f"method {method!r} must have neighbours = {ADD!r}; use 'clipped', 'capped' or 'two_table'")
+
+
+def refuse_enforced(schema: Schema, method: str, instead: str) -> None:
+    """Refuse bounds that are enforced: the method removes rows itself, or lets them count less."""
+    if any(t.private and t.enforce and t.bounds for t in schema.tables):
+        raise SpecError(
+            f'method {method!r} must have no enforced bounds; remove bounds = "enforce", or use method {instead!r}'
+        )

@@ -15,6 +15,7 @@ import numpy as np
 from dpjoin.engine.interface import RowWeights as RowWeights
 from dpjoin.errors import BudgetError
 from dpjoin.privacy.numbers import root_up
+from dpjoin.spec.hypergraph import boundary
 from dpjoin.spec.schema import Schema
 
 Caps = dict[frozenset[str], int]
@@ -53,7 +54,7 @@ def most_results(schema: Schema, tables: frozenset[str], limits: Iterable[Limit]
     """An upper bound on T of these tables: the least that a chain of limits gives, None without one. Proof: P-60."""
     usable = [x for x in limits if x.tables <= tables]
     order = count()  # breaks ties: sets have no order
-    waiting = [(1, next(order), frozenset(_boundary(schema, tables)), frozenset[str]())]
+    waiting = [(1, next(order), frozenset(boundary(schema, tables)), frozenset[str]())]
     done: set[tuple[frozenset[str], frozenset[str]]] = set()
     while waiting:
         product, _, known, counted = heapq.heappop(waiting)
@@ -84,12 +85,12 @@ def degree_factors(schema: Schema) -> Factors:
     """All (F, j, c) for which T_F <= c T_{F without j} holds by a declared bound. Proof: P-61."""
     found = []
     for tables in subsets(schema):
-        boundary = _boundary(schema, tables)
+        fixed = frozenset(boundary(schema, tables))
         for name in sorted(tables):
             rest = tables - {name}
-            if not _boundary(schema, rest) <= boundary:
+            if not fixed.issuperset(boundary(schema, rest)):
                 continue
-            known = boundary.union(*(schema.table(t).attributes for t in rest)) if rest else boundary
+            known = fixed.union(*(schema.table(t).attributes for t in rest)) if rest else fixed
             limits = [b.limit for b in schema.table(name).bounds if set(b.attributes) <= known]
             if limits:
                 found.append((tables, name, min(limits)))
@@ -102,12 +103,6 @@ def churn(schema: Schema) -> int:
     0 when no private table's bounds are enforced.
     """
     return max((len(t.bounds) for t in schema.tables if t.private and t.enforce), default=0)
-
-
-def _boundary(schema: Schema, tables: frozenset[str]) -> frozenset[str]:
-    inside = {a for t in schema.tables if t.name in tables for a in t.attributes}
-    outside = {a for t in schema.tables if t.name not in tables for a in t.attributes}
-    return frozenset(inside & outside)
 
 
 def bound_is_public(schema: Schema) -> bool:

@@ -200,7 +200,7 @@ class Instance:
     def public_bound(self) -> Bound | None:
         """From public tables, declared bounds and weights; None where these are not enough. Proof: P-27."""
         if self.clip is not None:
-            return Bound(self.clip.full * self.clip.limit * self._owners)
+            return Bound(self.clip.full * self.clip.limit * owners_per_row(self.schema, self.clip))
         results = self._results_per_row()
         if results is None or not self.owner:
             return None if results is None else Bound(max(1, *results.values()))
@@ -329,11 +329,6 @@ class Instance:
         if self._by_person:
             return Move(ROOT_TWO, 2) if self.replaced else Move(1, 1)
         return Move(ROOT_SIX * owners, 4 * owners) if self.replaced else Move(ROOT_TWO * owners, 2 * owners)
-
-    @property
-    def _owners(self) -> int:
-        """How many owners one unit that is protected can move; one without clipping."""
-        return 1 if self.clip is None else owners_per_row(self.schema, self.clip)
 
     @property
     def _signed(self) -> int:

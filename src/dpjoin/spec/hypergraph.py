@@ -19,7 +19,7 @@ from dpjoin.spec.schema import Schema
 
 def boundary(schema: Schema, tables: frozenset[str]) -> tuple[str, ...]:
     """The attributes that these tables share with tables outside (∂E)."""
-    inside = _attributes(schema, _listed(schema, tables))
+    inside = _attributes(schema, tables)
     outside = _attributes(schema, (t.name for t in schema.tables if t.name not in tables))
     return schema.in_order(inside & outside)
 
@@ -29,7 +29,8 @@ def residual_components(schema: Schema, tables: frozenset[str]) -> tuple[frozens
 
     A table that has no attribute left is a part of its own.
     """
-    return _parts(_residual(schema, tables))
+    fixed = frozenset(boundary(schema, tables))
+    return _parts({name: _attributes(schema, [name]) - fixed for name in _listed(schema, tables)})
 
 
 def components(schema: Schema) -> tuple[frozenset[str], ...]:
@@ -49,12 +50,6 @@ def _listed(schema: Schema, tables: Iterable[str]) -> tuple[str, ...]:
 
 def _attributes(schema: Schema, tables: Iterable[str]) -> frozenset[str]:
     return frozenset(a for name in tables for a in schema.table(name).attributes)
-
-
-def _residual(schema: Schema, tables: frozenset[str]) -> dict[str, frozenset[str]]:
-    """H_{E,∂E}: each table of E with its attributes outside the boundary."""
-    fixed = frozenset(boundary(schema, tables))
-    return {name: _attributes(schema, [name]) - fixed for name in _listed(schema, tables)}
 
 
 def _parts(edges: Mapping[str, frozenset[str]]) -> tuple[frozenset[str], ...]:
