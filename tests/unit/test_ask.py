@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -20,6 +22,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.cli import printing
 from dpjoin.cli.commands import main
+from dpjoin.cli.screens import next_commands
 from dpjoin.released.result import ROWS_SHOWN, Answers
 from dpjoin.released.rows import bin_ends
 from dpjoin.released.shown import exact, may_be_years
@@ -358,3 +361,23 @@ def test_synthesize_writes_numbers_and_bins(capsys: pytest.CaptureFixture[str], 
     rows = pyarrow.csv.read_csv(tmp_path / "rows.csv")
     assert rows.column_names == ["g", "x", "y", "year", "x_bin", "y_bin"]
     assert str(rows["x"].type) == "int64"
+
+
+def test_names_that_are_words_of_sql_are_told_to_be_quoted() -> None:
+    """A column may be called `when` or `height m`: the error says what to write, and what comes next is written so."""
+    attributes = tuple(dj.Attribute(name=name, values=("x", "y")) for name in ("when", "height m", "at", "plain"))
+    schema = dj.Schema((dj.Table(name="r", attributes=tuple(a.name for a in attributes)),), attributes)
+    for statement, told in {
+        "SELECT when, COUNT(*) FROM joined GROUP BY when": 'near "when"; write "when", in double quotes',
+        "SELECT height m, plain, x FROM joined WHERE at = 'x'": 'write "height m" and "at", in double quotes',
+        'SELECT "when", COUNT(*) FRM joined': 'syntax error at or near "joined"',
+    }.items():
+        with pytest.raises(dj.SpecError) as caught:
+            dj.Workload.sql(schema, statement)
+        assert str(caught.value).endswith(told)
+    for name in ("when", "height m", "plain", "a$b", 'a"b', "it's"):
+        line = next_commands("out", [name]).splitlines()[1]
+        *_, statement = shlex.split(line)
+        (parsed,) = duckdb.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [statement]).fetchone() or ("",)
+        assert '"error":false' in parsed
+        assert shlex.split(next_commands("o u t", [name]).splitlines()[1])[2] == "o u t"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,6 +28,7 @@ from dpjoin.released.noticed import size_bar
 from dpjoin.released.release import Release
 from dpjoin.released.shown import console, number, table
 from dpjoin.spec.persons import protects
+from dpjoin.spec.sql_tree import in_sql
 from dpjoin.spec.workload import Workload
 
 GROUPS_SHOWN = 40
@@ -279,13 +282,13 @@ def show_comparison(found: Comparison) -> None:
 
 def next_commands(folder: str, attributes: Sequence[str]) -> str:
     """What an analyst can do with a release folder."""
-    first = f"{attributes[0]}, " if attributes else ""
-    by = f" GROUP BY {attributes[0]}" if attributes else ""
-    quoted = f"'{folder}'" if any(c in folder for c in " '\"$&;()") else folder
+    first = in_sql(attributes[0]) if attributes else ""
+    asked = f"SELECT {first}, COUNT(*) FROM joined GROUP BY {first}" if first else "SELECT COUNT(*) FROM joined"
+    asked, quoted = shlex.quote(asked) if re.search(r'["$`!\\]', asked) else f'"{asked}"', shlex.quote(folder)
     dpjoin, python = _typed("dpjoin"), _typed("python")
     return (
         "Next:\n"
-        f'  {dpjoin} answer {quoted} "SELECT {first}COUNT(*) FROM joined{by}"\n'
+        f"  {dpjoin} answer {quoted} {asked}\n"
         f"  {dpjoin} synthesize {quoted} --rows 1000 --seed 1 -o rows.csv\n"
         f'  {python} -c "import duckdb; duckdb.sql(\\"FROM \'{folder}/synthetic.parquet\' USING SAMPLE 5\\").show()"'
     )

@@ -48,6 +48,8 @@ def _refused(release: Release, statement: str, reason: str, error: str) -> str:
     if "convert string" in error and (binned := [a for a in named if schema.attribute(a).bins is not None]):
         bins = bins_name(schema, binned[0])
         return f"{reason} (the synthetic rows hold numbers of {binned[0]}; compare their bins in {bins})"
+    if "the only table is joined" in reason:
+        return reason
     said = re.sub(r"^SQL: (\w+ Error: )?", "", error)
     return f"{reason} (the synthetic rows cannot tell either: {said})"
 

@@ -107,7 +107,7 @@ def parse_measures(schema: Schema, statement: str) -> list[Measure]:
 
 def read_query(schema: Schema, statement: str) -> Query:
     """Understand a statement, or say what in it cannot be asked."""
-    node = select_node(statement)
+    node = select_node(statement, [a.name for a in schema.attributes if not a.key])
     select = list(node["select_list"])
     columns = {i: column(schema, e) for i, e in enumerate(select) if e["class"] == "COLUMN_REF"}
     if len(columns) == len(select):
@@ -390,7 +390,7 @@ def rows_shown(
 
     table: dict[str, Any] = {"row": np.arange(len(numbers[0]))} | {f"c{i}": c for i, c in enumerate(codes)}
     for i, (attribute, code) in enumerate(zip(attributes, codes, strict=True)):
-        known: list[Any] = list(range(attribute.size)) if attribute.bins is not None else list(attribute.labels)
+        known: list[Any] = list(range(attribute.size) if attribute.bins is not None else attribute.labels)
         if attribute.other and not attribute.texts:
             known[-1] = None
         table[f"v{i}"] = pa.array([known[c] for c in code])

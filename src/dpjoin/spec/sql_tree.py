@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -130,8 +131,18 @@ def walk(node: Any) -> Iterator[Node]:
         yield from walk(child)
 
 
-def select_node(statement: str) -> Node:
-    """The one SELECT of the statement, with everything a workload cannot hold refused."""
+def in_sql(name: str) -> str:
+    """A name as a statement has it: in double quotes where it is a word of SQL, or more than a word.
+
+    >>> in_sql("delay"), in_sql("when"), in_sql("height m")
+    ('delay', '"when"', '"height m"')
+    """
+    plain = re.fullmatch(r"[^\W\d]\w*", name) and not parsed(f"SELECT f({name}), {name} >= 1").get("error")
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def select_node(statement: str, names: Sequence[str] = ()) -> Node:
+    """The one SELECT of the statement, with everything a workload cannot hold refused; columns may have these names."""
     if not isinstance(statement, str) or not statement.strip():
         raise SpecError(f"SQL ({statement!r}) must be a statement; {ACCEPTED}")
     tree = parsed(statement)
@@ -139,7 +150,10 @@ def select_node(statement: str) -> Node:
         if "Only SELECT" in tree.get("error_message", ""):
             raise SpecError(f"SQL: only SELECT can be asked; {ACCEPTED}")
         message = tree.get("error_message", "").splitlines()[0]
-        raise SpecError(f"SQL: {statement!r} cannot be read: {message}")
+        named = (name for name in names if re.search(rf"(?i)(?<!\w){re.escape(name)}(?!\w)", statement))
+        quoted = [q for name in named if (q := in_sql(name)) != name and q not in statement]
+        hint = f"; write {' and '.join(quoted)}, in double quotes" if quoted else ""
+        raise SpecError(f"SQL: {statement!r} cannot be read: {message}{hint}")
     if len(tree["statements"]) != 1:
         raise SpecError(f"SQL: one statement at a time, not {len(tree['statements'])}; split them")
     node: Node = tree["statements"][0]["node"]
