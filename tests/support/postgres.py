@@ -19,6 +19,7 @@ READER = "reader"
 """A role that may read and nothing else."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _FAST = "-c listen_addresses= -c fsync=off -c full_page_writes=off -c shared_buffers=64MB -c max_connections=40"
+_FAST += " -c lock_timeout=20s"  # an engine that a failed test left open ends no other test
 
 
 def missing() -> str | None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import date, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from dpjoin.cli.commands import app
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.sources import same_source
 from dpjoin.errors import SourceError, SpecError
+from dpjoin.privacy import noise
 from dpjoin.released.files import save
 from dpjoin.spec.schema import Attribute, Schema, Table
 from dpjoin.spec.stored import postgres_source
@@ -250,8 +252,12 @@ def test_what_has_no_plain_values_is_refused(postgres_server: postgres.Server) -
         DuckEngine(schema, {"t": f"{postgres_server.source} table=odd"}, attributes=("a",))
 
 
-def test_same_bytes_from_files_and_from_the_server(postgres_server: postgres.Server, tmp_path: Path) -> None:
+def test_same_bytes_from_files_and_from_the_server(
+    postgres_server: postgres.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the rows lie is not in the release: the same noise makes the same files."""
+    monkeypatch.setattr(noise, "os", BITS)  # with --fresh, too
+    monkeypatch.setattr(noise, "secrets", BITS)
     tables = rows(3000)
     workload = Workload.marginals(KEYED, [("a",), ("b",), ("a", "b")])
     for name, table in tables.items():
@@ -294,6 +300,49 @@ def test_a_lost_connection_ends_the_release(postgres_server: postgres.Server) ->
         engine.exact_join_size()
 
 
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ("pg_terminate_backend", "was lost, and with it the state of the data"),
+        ("pg_cancel_backend", "cannot be read; the server stopped the query; see its statement_timeout"),
+    ],
+)
+def test_a_query_that_ends_in_the_middle(postgres_server: postgres.Server, ends: str, words: str) -> None:
+    """While its rows come home, where the driver knows no codes."""
+    sources = postgres_server.load(rows(100))
+    sources["r"] = f"{postgres_server.source} query=SELECT k, a FROM r, (SELECT pg_sleep(30)) AS slow"
+    engine = DuckEngine(KEYED, sources, attributes=("a", "b"))
+    end = "SELECT {}(pid) FROM pg_stat_activity WHERE usename = '{}' AND wait_event = 'PgSleep'"
+    timer = threading.Timer(1, postgres_server.execute, [end.format(ends, postgres.READER)])
+    timer.start()
+    with pytest.raises(SourceError, match=words):
+        engine.exact_join_size()
+    timer.join()
+
+
+def test_settings_of_a_role_change_nothing(postgres_server: postgres.Server) -> None:
+    """Nor do those of the environment: of texts, times and what a comparison with NULL says."""
+    texts = ["Ä", "ß€", "plain", None]
+    postgres_server.load({"t": pa.table({"a": texts, "w": [f"2024-02-29 23:30:00.0000{i}" for i in range(4)]})})
+    domains = (Attribute(name="a", values=("Ä", "ß€"), other=True), Attribute(name="h", part="hour"))
+    schema = Schema((Table(name="t", attributes=("a", "h")),), domains)
+    source = f"{postgres_server.source} query=SELECT a, CAST(w AS timestamptz) AS h FROM t -- all of it"
+    settings = {
+        "client_encoding": "LATIN1",
+        "timezone": "'Asia/Kolkata'",
+        "datestyle": "'SQL, DMY'",
+        "transform_null_equals": "on",
+    }
+    settings |= {"standard_conforming_strings": "off", "default_transaction_isolation": "serializable"}
+    expected = counted(schema, {"t": source})
+    assert expected["a"] == [1, 1, 2]
+    try:
+        postgres_server.execute(*(f"ALTER ROLE {postgres.READER} SET {k} = {v}" for k, v in settings.items()))
+        assert counted(schema, {"t": source}) == expected
+    finally:
+        postgres_server.execute(f"ALTER ROLE {postgres.READER} RESET ALL")
+
+
 def test_a_server_that_restarts_ends_the_release() -> None:
     if (why := postgres.missing()) is not None:
         pytest.skip(why)
@@ -332,9 +381,13 @@ def test_the_role_needs_nothing_but_select(postgres_server: postgres.Server) -> 
         "DROP TABLE IF EXISTS hidden", "CREATE TABLE hidden (a integer)", "REVOKE ALL ON hidden FROM reader"
     )
     schema = Schema((Table(name="t", attributes=("a",)),), (Attribute(name="a", range=(0, 3)),))
-    for table, why in (("hidden", "GRANT SELECT"), ("nowhere", "there is no such table")):
+    mistakes = {
+        "query=SELEC 1": "its SQL has a mistake",
+        "query=SELECT b FROM (SELECT 1 AS a) AS t": "it names a column",
+    }
+    for said, why in {"table=hidden": "GRANT SELECT", "table=nowhere": "there is no such table", **mistakes}.items():
         with pytest.raises(SourceError, match=why):
-            DuckEngine(schema, {"t": f"{postgres_server.source} table={table}"}, attributes=("a",))
+            DuckEngine(schema, {"t": f"{postgres_server.source} {said}"}, attributes=("a",))
 
 
 @pytest.mark.parametrize(

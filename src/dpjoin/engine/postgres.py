@@ -24,10 +24,14 @@ OLDEST = 140000
 INSTALL = "pip install 'dpjoin[postgres]'"
 _LOST = ("08", "57P", "25P03", "53")
 """SQLSTATE of connections that end: lost, shut down, idle for too long, out of resources."""
+_SAID = {"canceling": "57014", "]: FATAL:": "57P01", "closed the connection": "08006", "no connection": "08003"}
 _REASONS = {
     "42501": "the role may not read it; GRANT SELECT on it",
     "42P01": "there is no such table; name it as SCHEMA.TABLE",
     "3F000": "there is no such schema; name it as SCHEMA.TABLE",
+    "42601": "its SQL has a mistake; try it with psql",
+    "42703": "it names a column that is not there; correct it",
+    "57014": "the server stopped the query; see its statement_timeout",
 }
 _SESSION = {"jit": "off", "datestyle": "ISO", "timezone": "UTC", "standard_conforming_strings": "on"}
 _PLAIN = {
@@ -95,7 +99,8 @@ def _connected(name: str, source: PostgresSource) -> Any:
     except ImportError:
         raise SourceError(f"table {name!r}: PostgreSQL needs a driver that is not installed; {INSTALL}") from None
     try:
-        return dbapi.connect(source.conninfo)
+        # Whatever the environment or the role prefers: texts come and go in UTF-8.
+        return dbapi.connect(f"{source.conninfo} client_encoding=UTF8")
     except dbapi.Error as error:
         # Nothing was asked yet, so what the server says is about the connection.
         _, fatal, said = str(error).partition("FATAL:")
@@ -133,7 +138,8 @@ def _begin(name: str, source: PostgresSource, connection: Any, snapshot: str | N
 def _described(name: str, source: PostgresSource, connection: Any, columns: Sequence[str]) -> OpenedTable:
     """The columns and their types, from the catalog; what the rows are is not looked at."""
     if source.query is not None:
-        rows, origin = f"({source.query}) AS asked", f"the query to PostgreSQL ({source.shown})"
+        # A comment at the end of the query ends with its line.
+        rows, origin = f"({source.query}\n) AS asked", f"the query to PostgreSQL ({source.shown})"
     else:
         rows = ".".join(identifier(part) for part in _parts(str(source.table)))
         origin = f"table {source.table!r} of PostgreSQL ({source.shown})"
@@ -214,15 +220,13 @@ def _read(name: str, origin: str) -> Iterator[None]:
     except SourceError:
         raise
     except Exception as error:  # batches that are read one by one raise Arrow's own errors
-        if _is_lost(error):
+        if _code(error).startswith(_LOST):
             raise SourceError(
                 f"table {name!r}: the connection to {origin} was lost, and with it the state of the data that the "
                 "release had begun to read; nothing was released, and it cannot go on: begin again"
             ) from None
-        raise SourceError(
-            f"table {name!r}: {origin} cannot be read; check that it did not change, that no rule or function of it "
-            "fails on a row, and the server's log"
-        ) from None
+        otherwise = "check that it did not change, that no rule or function of it fails on a row, and the server's log"
+        raise SourceError(f"table {name!r}: {origin} cannot be read; {_REASONS.get(_code(error), otherwise)}") from None
 
 
 @contextmanager
@@ -233,17 +237,16 @@ def _described_well(name: str, origin: str) -> Iterator[None]:
         try:
             yield
         except dbapi.Error as error:
-            if _is_lost(error):
+            if _code(error).startswith(_LOST):
                 raise
-            why = _REASONS.get(error.sqlstate or "", "check its name, or the query")
+            why = _REASONS.get(_code(error), "check its name, or the query")
             raise SourceError(f"table {name!r}: {origin} cannot be opened: {why}") from None
 
 
-def _is_lost(error: Any) -> bool:
-    """Whether the connection is gone, by the server's code; a server that is killed leaves none."""
-    if (getattr(error, "sqlstate", None) or "").strip("\0").startswith(_LOST):
-        return True
-    return any(sign in str(error) for sign in ("server closed the connection", "no connection to the server"))
+def _code(error: Any) -> str:
+    """The server's code. Of what happens while rows arrive the driver knows the words only, and of a killed server."""
+    code = (getattr(error, "sqlstate", None) or "").strip("\0")
+    return code or next((meant for words, meant in _SAID.items() if words in str(error)), "")
 
 
 def _discard(connections: dict[str, Any]) -> None:
