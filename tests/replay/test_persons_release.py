@@ -14,6 +14,7 @@ from dpjoin.methods.clipped import CLIPPED
 from dpjoin.methods.method import Method
 from dpjoin.methods.per_table import PER_TABLE
 from dpjoin.paper.alg1_two_table import TWO_TABLE
+from dpjoin.paper.alg3_multi_table import MULTI_TABLE
 from support.audit import DELTA_LEFT, audited, tight_run
 from support.brute import BruteEngine
 from support.owners import (
@@ -26,7 +27,7 @@ from support.owners import (
     random_rows,
     row_pairs,
 )
-from support.persons_release import GENEROUS, OTHER_SHAPE, table
+from support.persons_release import GENEROUS, OTHER_SHAPE, bound_by, table
 
 
 def audit_of(method: Method, schema: dj.Schema, rows: Rows, other: Rows, budget: dj.Budget = GENEROUS) -> list[str]:
@@ -87,6 +88,19 @@ def test_other_methods_hide_a_replaced_row(method: Method) -> None:
     for rows, other in replaced_pairs(schema, 12, seed=15):
         found = audit_of(method, schema, rows, other)
         assert [problem for problem in found if problem != DELTA_LEFT] == []
+
+
+@pytest.mark.parametrize("limits", [1, 2])
+@pytest.mark.parametrize("method", [TWO_TABLE, MULTI_TABLE], ids=lambda m: m.name)
+def test_a_replaced_row_is_hidden_with_all_that_enforced_bounds_push_out(method: Method, limits: int) -> None:
+    """As many rows go, and come, as there are bounds: the noisy bound's shift hides them all."""
+    declared = tuple(dj.Attribute(name=n, range=(0, 2)) for n in ("o", "v", "a", "b"))
+    first = table("r", "o", "v", "a", bounds=(*bound_by(2, "o"), *bound_by(2, "v"))[:limits], enforce=True)
+    others = (table("s", "o", "b"), *([table("t", "v")] if method is MULTI_TABLE else []))
+    schema = dj.Schema((first, *others), declared, neighbours="replace")
+    free = replace(schema, tables=(replace(first, bounds=()), *others))
+    for rows, other in replaced_pairs(free, 6, seed=16):
+        assert audit_of(method, schema, rows, other) == []
 
 
 @pytest.mark.parametrize("enforce", [False, True])

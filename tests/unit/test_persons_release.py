@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ import pytest
 
 import dpjoin as dj
 from dpjoin.engine.interface import Clip
+from dpjoin.measure.shares import without_choices
+from dpjoin.methods.capped import CAPPED
+from dpjoin.paper.alg1_two_table import TWO_TABLE
 from dpjoin.privacy.instance import Instance
 from dpjoin.spec.persons import protects
 from support.brute import BruteEngine
@@ -20,6 +24,7 @@ from support.owners import (
     SHAPES,
     marginals,
 )
+from support.persons_release import GENEROUS, bound_by, table
 from support.shop import run
 
 
@@ -194,3 +199,50 @@ def test_a_release_whose_domains_were_learned_of_rows_does_not_protect_owners() 
     release = dj.release(schema, dj.Workload.marginals(schema, 1), frames, budget, method="clipped")
     assert release.schema.attribute("a").values == ("rare",)
     assert "also_protects" not in release.facts
+
+
+VISITS, DRUGS, ONCE = *SHAPES["deep"].tables, SHAPES["deep"].tables[0].bounds
+BOUNDED = replace(VISITS, bounds=(*ONCE, *bound_by(2, "o")))
+MET = (table("r", "o", "w", "a", bounds=bound_by(2, "o")), table("s", "w", "b", owners=2))
+
+
+@pytest.mark.parametrize(
+    ("method", "tables", "words"),
+    [
+        ("per_table", (MET[0], table("s", "o", "b")), "must know how many rows of table 's' one o has; set max_rows"),
+        (
+            "per_table",
+            (BOUNDED, DRUGS),
+            "must find the o in table 's' itself; use method 'clipped'",
+        ),
+        ("per_table", MET, "must find an owner in table 's' itself; use method 'clipped'"),
+        ("two_table", (MET[0], table("s", "o", "b")), "must know how many rows of table 's' one o has; set max_rows"),
+        ("two_table", MET, "must know how many join results one row is in to protect one o"),
+    ],
+)
+def test_a_method_that_lacks_what_protects_a_person_is_refused_before_rows_are_read(
+    method: str, tables: tuple[dj.Table, ...], words: str
+) -> None:
+    key = {t.attributes[-1]: dj.Attribute(name=t.attributes[-1], range=(0, 2)) for t in tables}
+    names = dict.fromkeys(a for t in tables for a in t.attributes)
+    schema = dj.Schema(tables, tuple(key.get(a) or dj.Attribute(name=a, range=(0, 2)) for a in names), ("o",))
+    with pytest.raises(dj.SpecError, match=words):
+        dj.release(schema, dj.Workload.marginals(schema, 1), {t.name: None for t in tables}, GENEROUS, method=method)
+
+
+def test_the_plan_knows_that_a_replaced_row_moves_more() -> None:
+    """Cells by √2; twice as much, and the size as well, where each of two rows pushes out another one."""
+    noise = {}
+    for neighbours, method, enforce in product(("add", "replace"), (TWO_TABLE, CAPPED), (False, True)):
+        if method is CAPPED and enforce:
+            continue  # it has caps of its own
+        first = table("r", "o", "a", bounds=bound_by(3, "a"), enforce=enforce)
+        declared = tuple(dj.Attribute(name=n, range=(0, 2)) for n in ("o", "a", "b"))
+        schema = dj.Schema((first, table("s", "o", "b")), declared, neighbours=neighbours)
+        assert method.noise_level is not None
+        shares = method.split(without_choices(GENEROUS), schema)
+        level = method.noise_level(shares, dj.Workload.marginals(schema, 2), 10**6)
+        noise[neighbours, method.name, enforce] = np.array([level.count, level.cell])
+    for (name, enforce), times in {("two_table", False): [1, 2**0.5], ("two_table", True): [2, 2]}.items():
+        assert noise["replace", name, enforce] / noise["add", name, enforce] == pytest.approx(times, rel=0.01)
+    assert noise["replace", "capped", False] / noise["add", "capped", False] == pytest.approx([2, 2])

@@ -5,6 +5,7 @@ Also serves a single table and a private table with public ones, where the bound
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dpjoin import constants
@@ -25,6 +26,7 @@ from dpjoin.methods.method import (
     NoiseLevel,
     Outcome,
     Stage,
+    changed,
     gaussian_only,
 )
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
@@ -74,7 +76,12 @@ def as_one_budget(budget: Budget, workload: Workload) -> Budget:
 
 def as_one_shares(budget: Budget, schema: Schema) -> TightShares:
     """The bound costs nothing where it is public."""
-    return tight_shares(budget, noisy_bound=not bound_is_public(schema), sensitivity=max(1, churn(schema)))
+    return tight_shares(budget, noisy_bound=not bound_is_public(schema), sensitivity=_moved(schema))
+
+
+def _moved(schema: Schema) -> int:
+    """By how many bounds the size moves, as the Curator will state: more than one where rows are pushed out."""
+    return max(1, churn(schema) * changed(schema))
 
 
 def after_look_shares(split: Split, schema: Schema) -> TightShares:
@@ -107,19 +114,13 @@ def as_one_stages(shares: TightShares, workload: Workload) -> tuple[Stage, ...]:
 
 def as_one_noise_level(shares: TightShares, workload: Workload, degree: int) -> NoiseLevel:
     """If every table has this largest degree. The fit makes cells' errors usually two to four times smaller."""
-    schema, moved = workload.schema, churn(workload.schema)
+    schema, pushed, moved = workload.schema, churn(workload.schema), _moved(workload.schema)
     bound = 1 if len(schema.tables) == 1 else expected_bound(schema, equal_degrees(schema, degree), shares.half_width)
     if whole := shares.split.laplace:
-        return NoiseLevel.laplace(
-            workload,
-            bound,
-            count=shares.count.epsilon / max(1, moved),
-            queries=(whole - shares.count.epsilon) / (1 + moved),
-        )
-    times = max(1, moved)
-    return NoiseLevel.gaussian(
-        workload, bound, count=shares.count.rho, queries=shares.queries, times=times, cells=times
-    )
+        count, queries = shares.count.epsilon, (whole - shares.count.epsilon) / ((1 + pushed) * changed(schema))
+        return NoiseLevel.laplace(workload, bound, count=count / moved, queries=queries)
+    cells, count, queries = moved if pushed else math.sqrt(changed(schema)), shares.count.rho, shares.queries
+    return NoiseLevel.gaussian(workload, bound, count=count, queries=queries, times=moved, cells=cells)
 
 
 def as_one_tight(curator: Curator, workload: Workload, shares: TightShares, progress: Progress) -> Outcome:

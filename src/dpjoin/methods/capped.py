@@ -36,7 +36,7 @@ from dpjoin.methods.look import (
     price_for,
     public_bound_of,
 )
-from dpjoin.methods.method import GAUSSIAN_NOISE, Method, NoiseLevel, Outcome, Stage
+from dpjoin.methods.method import GAUSSIAN_NOISE, Method, NoiseLevel, Outcome, Stage, changed
 from dpjoin.methods.noise_forecast import fitted_noise, size_noise
 from dpjoin.methods.refusals import refuse_enforced
 from dpjoin.methods.remainder import Remainder
@@ -102,7 +102,8 @@ def capped_noise_level(shares: CappedShares, workload: Workload, degree: int) ->
         full = math.prod(fade.full for fade in fades.values())
         bound, removed, lengthened = weighted_bound(schema, declared_limits(schema), fades) / full, 1, 1.0
     left = shares.split.rho - shares.look.whole - shares.count.rho
-    return NoiseLevel.gaussian(workload, bound, count=shares.count.rho, queries=left, times=removed, cells=lengthened)
+    times, cells = removed * changed(schema), lengthened * changed(schema)
+    return NoiseLevel.gaussian(workload, bound, count=shares.count.rho, queries=left, times=times, cells=cells)
 
 
 def capped_tight(curator: Curator, workload: Workload, shares: CappedShares, progress: Progress) -> Outcome:

@@ -17,7 +17,7 @@ from dpjoin.model.model import clique_scopes
 from dpjoin.model.union import Part, Union
 from dpjoin.privacy.accounting import Approximate, Budget, Split
 from dpjoin.privacy.curator import Curator
-from dpjoin.spec.schema import Schema
+from dpjoin.spec.schema import REPLACE, Schema
 from dpjoin.spec.workload import Products, Workload
 
 
@@ -81,6 +81,11 @@ class NoiseLevel:
         """With this epsilon for the size and for all queries."""
         half = math.log(10) * bound
         return cls(bound, half / float(count), half * measured_queries(workload) / float(queries))
+
+
+def changed(schema: Schema) -> int:
+    """How many rows, or persons, two neighbours do not have in common."""
+    return 2 if schema.neighbours == REPLACE else 1
 
 
 def measured_queries(workload: Workload) -> int:

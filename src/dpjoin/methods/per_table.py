@@ -58,6 +58,8 @@ def check_per_table(schema: Schema, workload: Workload | None = None) -> None:
         raise SpecError("method 'per_table' must have two or more tables; use auto")
     check_joinable(schema, schema.join_attributes, "per_table")
     check_rows_known(schema, "per_table")
+    if met := [t.name for t in schema.tables if t.private and t.owners is not None]:
+        raise SpecError(f"method 'per_table' must find an owner in table {met[0]!r} itself; use method 'clipped'")
     if workload is None:
         return
     for table in schema.tables:
