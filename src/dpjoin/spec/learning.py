@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpjoin.canonical import flag, mapping, whole
+from dpjoin.canonical import flag, mapping, shown, whole
 from dpjoin.errors import SpecError, suggest
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def learn_of(given: object, what: str) -> Learn | None:
         return None
     if given is True:
         return Learn()
-    if isinstance(given, Learn):
+    if type(given) is Learn:  # what a subclass says of itself need not be so
         return given
     if not isinstance(given, Mapping):
-        raise SpecError(f"{what} ({given!r}) must be true, {{ bins = 8 }} or {{ values = 50 }}")
+        raise SpecError(f"{what} ({shown(given)}) must be true, {{ bins = 8 }} or {{ values = 50 }}")
     for key in (found := mapping(given, what)):
         if key not in ("bins", "values", "whole"):
             raise SpecError(f"{what}.{key} is not known; {suggest(str(key), ('bins', 'values', 'whole'))}")

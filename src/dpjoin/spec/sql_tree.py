@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Any
 
+from dpjoin.canonical import shown
 from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.schema import Schema
 from dpjoin.spec.workload import check_askable
@@ -144,7 +145,7 @@ def in_sql(name: str) -> str:
 def select_node(statement: str, names: Sequence[str] = ()) -> Node:
     """The one SELECT of the statement, with everything a workload cannot hold refused; columns may have these names."""
     if not isinstance(statement, str) or not statement.strip():
-        raise SpecError(f"SQL ({statement!r}) must be a statement; {ACCEPTED}")
+        raise SpecError(f"SQL ({shown(statement)}) must be a statement; {ACCEPTED}")
     tree = parsed(statement)
     if tree.get("error"):
         if "Only SELECT" in tree.get("error_message", ""):

@@ -457,10 +457,10 @@ class Workload:
         """Every k-way marginal of the attributes with a domain, for one or several k; or the ones named."""
         _check_schema(schema)
         if isinstance(which, bool) or not isinstance(which, Iterable | int):
-            raise SpecError(f"marginals ({which!r}) must be a number, or a list of numbers or of attribute lists")
+            raise SpecError(f"marginals ({shown(which)}) must be a number, or a list of numbers or of attribute lists")
         listed = [which] if isinstance(which, int) else list(which)
         if isinstance(which, str) or any(isinstance(item, str) for item in listed):
-            raise SpecError(f"marginals ({which!r}) must list lists of attributes; write [{which!r}]")
+            raise SpecError(f"marginals ({shown(which)}) must list lists of attributes; write [{shown(which)}]")
         groups = []
         for item in listed:
             if isinstance(item, int):
@@ -563,8 +563,9 @@ def kronecker(schema: Schema, factors: Mapping[str, Factor], *, name: str | None
     shape = schema.shape(scope)
     ordered = tuple(factors[a] for a in scope)
     if name is None:
-        name = " x ".join(a if f.kind == "cells" else f"{a} {f.kind}" for a, f in zip(scope, ordered, strict=True))
-    return Kronecker(name or "count", scope, ordered, shape)
+        parts = (a if f.kind == "cells" else f"{a} {f.kind}" for a, f in zip(scope, ordered, strict=True))
+        name = " x ".join(parts) or "count"
+    return Kronecker(name, scope, ordered, shape)
 
 
 def where(schema: Schema, attribute: str, wanted: Iterable[int]) -> Factor:
@@ -615,6 +616,7 @@ def product_group(
     schema: Schema, weights: Mapping[str, tuple[Sequence[str], Any]], *, name: str = "products"
 ) -> Products:
     """A checked `Products` group; see `Workload.products`."""
+    name = text(name, "a group's name")
     weights = mapping(weights, f"products {name!r}: weights")
     if not weights:
         raise SpecError(f"products {name!r} must give weights for at least one table")
@@ -623,7 +625,8 @@ def product_group(
             raise SpecError(f"products {name!r}: table {table!r} ({shown(pair)}) must have a pair (attributes, array)")
     parts: list[tuple[tuple[str, ...], IntArray]] = []
     scope: list[str] = []
-    for table, (attributes, values) in weights.items():
+    for table, (given, values) in weights.items():
+        attributes = names(given, f"products {name!r}: attributes of table {table!r}")
         for attribute in attributes:
             if attribute not in (known := schema.table(table).attributes):
                 hint = suggest(attribute, known)
@@ -639,7 +642,7 @@ def product_group(
                 f"products {name!r}: weights of table {table!r} must have shape (queries, "
                 f"{', '.join(map(str, shape))}); got {whole.shape}"
             )
-        parts.append((tuple(attributes), whole.reshape(len(whole), -1)))
+        parts.append((attributes, whole.reshape(len(whole), -1)))
         scope += attributes
     counts = {len(rows) for _, rows in parts}
     if len(counts) != 1 or counts == {0}:
