@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpjoin as dj
+from dpjoin.cli import screens
 from dpjoin.engine.interface import Clip
 from dpjoin.measure.shares import without_choices
 from dpjoin.methods.capped import CAPPED
@@ -182,6 +183,18 @@ def test_a_clipped_release_of_rows_says_that_it_protects_owners_too() -> None:
     release = dj.release(schema, workload, frames, dj.Budget(epsilon=1.0, delta=1e-6), method="clipped")
     assert release.facts["also_protects"] == "one k with all rows in r, s"
     assert "also_protects" not in dj.release(schema, workload, frames, dj.Budget(epsilon=1.0, delta=1e-6)).facts
+
+
+@pytest.mark.parametrize("unit", ["o", "row"])
+def test_a_replacement_is_told_to_move_what_is_measured_by_both(unit: str) -> None:
+    """One goes and one comes; the manifest and the screen say so."""
+    schema = replace(SHAPES["two tables"], unit=() if unit == "row" else ("o",), neighbours="replace")
+    frames = {"r": pa.table({"o": [1, 2], "a": [0, 1]}), "s": pa.table({"o": [1, 2], "b": [0, 1]})}
+    release = dj.release(schema, dj.Workload.marginals(schema, 1), frames, GENEROUS, method="clipped")
+    told = screens._sensitivity_words(release)
+    assert told.startswith(f"one {unit} moves what is measured by at most ")
+    assert told.endswith("; in place of another, by both")
+    assert protects(schema).endswith("replaced by another")
 
 
 def test_a_release_whose_domains_were_learned_of_rows_does_not_protect_owners() -> None:

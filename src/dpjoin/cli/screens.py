@@ -231,7 +231,8 @@ def _sensitivity_words(release: Release) -> str:
         words = f"{one} moves what is measured {'in each part ' if len(parts) > 1 else ''}{bound}"
     # Rows within enforced bounds, or within caps that do not fade.
     pushes = churn(release.schema) > 0 or (release.method in ("capped", "heavy_light") and "at most" in strategy)
-    return words + ("; rows that it pushes out move as much each" if pushes else "")
+    words += "; rows that it pushes out move as much each" if pushes else ""
+    return words + ("; in place of another, by both" if release.schema.neighbours == "replace" else "")
 
 
 def show_evaluation(evaluation: Evaluation, *, sample: bool = False) -> None:
