@@ -73,6 +73,9 @@ BIN_PIECES = 5
 """Measured, as QUANTILE_SHARES. Into how many pieces the share of a bin is cut where a quantile lies."""
 OUTER_TAIL = 0.001
 """Guess. Of all rows, those beyond the outermost edges at either end."""
+MOST_TAIL = 0.05
+"""Measured on eight made-up columns of 500 and 1,000 rows: at 0.1 and 0.15 edges are further off in rank, and without
+it half of these columns end as one bin with hardly a row. What is cut off at either end, at most."""
 EDGE_MOVES = 0.05
 """Guess. Of a bin's share of the rows, how far an edge may be off so as to be a rounder number."""
 PIECE_SEEN, PIECE_ROOM = 4.5, 1

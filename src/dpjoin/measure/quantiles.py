@@ -98,10 +98,12 @@ class Spread:
     def ends(self) -> tuple[int, int]:
         """Between which edges the numbers are but for the tails: what noise may hide there grows with their pieces."""
         pieces, below = len(self.edges) - 1, self.below / self.size
-        first, last, phantom = 0, pieces, constants.PHANTOM * self._one
-        while first < pieces - 1 and below[first + 1] <= max(self.tail, phantom * (first + 1)):
+        phantoms = constants.PHANTOM * self._one * np.arange(pieces + 1)
+        hidden = np.minimum(np.maximum(self.tail, phantoms), constants.MOST_TAIL)
+        first, last = 0, pieces
+        while first < pieces - 1 and below[first + 1] <= hidden[first + 1]:
             first += 1
-        while last > first + 1 and 1 - below[last - 1] <= max(self.tail, phantom * (pieces - last + 1)):
+        while last > first + 1 and 1 - below[last - 1] <= hidden[pieces - last + 1]:
             last -= 1
         return first, last
 
@@ -117,13 +119,14 @@ class Spread:
 def hull(first: NoisyCounts) -> tuple[float, float]:
     """Between which edges numbers are seen at all, in the first round, with some room."""
     noisy, most = np.array(first.noisy, dtype=np.float64), len(first.noisy) - 1
-    one, stands_out = math.sqrt(first.variance), np.zeros(len(noisy), dtype=bool)
+    one, stands_out, best = math.sqrt(first.variance), np.zeros(len(noisy), dtype=bool), (-math.inf, 0, 0)
     for width in (1, 2, 4, 8):  # several pieces together may stand out where none does
-        together = np.convolve(noisy, np.ones(width), mode="valid") > constants.PIECE_SEEN * one * math.sqrt(width)
-        for start in np.flatnonzero(together):
+        together = np.convolve(noisy, np.ones(width), mode="valid") / math.sqrt(width)
+        best = max(best, (float(together.max()), int(together.argmax()), int(together.argmax()) + width - 1))
+        for start in np.flatnonzero(together > constants.PIECE_SEEN * one):
             stands_out[start : start + width] |= noisy[start : start + width] > one
     seen = np.flatnonzero(stands_out)
-    low, high = (int(seen[0]), int(seen[-1])) if len(seen) else (int(noisy.argmax()),) * 2
+    low, high = (int(seen[0]), int(seen[-1])) if len(seen) else best[1:]
     return first.edges[max(low - constants.PIECE_ROOM, 0)], first.edges[min(high + constants.PIECE_ROOM, most) + 1]
 
 

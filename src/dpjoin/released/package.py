@@ -44,7 +44,8 @@ def told(schema: Schema, column: str) -> str:
     if attribute.bins is not None:
         labels = attribute.labels[: len(attribute.bins) - 1]
         return f"Of {tables}. Drawn evenly within one of {len(labels)} bins, {labels[0]} to {labels[-1]}{rest}."
-    return f"Of {tables}. One of {attribute.size:,} declared values{rest}."
+    known = attribute.size - attribute.other
+    return f"Of {tables}. {known:,} {'value' if known == 1 else 'values'}{rest}."
 
 
 def package_files(manifest: Mapping[str, Any], columns: pa.Schema, sha256: str) -> dict[str, str]:

@@ -143,7 +143,7 @@ def _domain(attribute: Attribute) -> str:
         return " to ".join(map(attribute.told, attribute.range))
     if attribute.bins is not None:
         first, last = attribute.told(attribute.bins[0]), attribute.told(attribute.bins[-1])
-        return f"{first} to {last} in {len(attribute.bins) - 1} bins"
+        return f"{first} to {last} in {len(attribute.bins) - 1} bin{'s' * (len(attribute.bins) > 2)}"
     known = [str(label) for label in attribute.labels[: attribute.size - attribute.other]]
     few = known if len(known) <= 6 else [*known[:3], "…", known[-1]]
     return ", ".join(few)
