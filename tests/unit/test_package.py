@@ -74,7 +74,9 @@ def test_frictionless_opens_and_validates_it(which: str, request: pytest.Fixture
 
 
 @pytest.mark.parametrize("which", ["folder", "hostile"])
-def test_croissant_is_valid_and_loads_rows(which: str, request: pytest.FixtureRequest) -> None:
+def test_croissant_is_valid_and_loads_rows(
+    which: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without an error or a word of missing context; the guarantee is in our namespace."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -83,6 +85,7 @@ def test_croissant_is_valid_and_loads_rows(which: str, request: pytest.FixtureRe
         place = request.getfixturevalue(which)
         dataset = mlcroissant.Dataset(str(place / "croissant.json"))
         assert not dataset.metadata.ctx.issues.errors
+        assert "@context" not in caplog.text
         rows = [row for row, _ in zip(dataset.records("rows"), range(5), strict=False)]
     assert len(rows) == 5
     assert len(rows[0]) == pq.read_schema(place / "synthetic.parquet").names.__len__()
@@ -120,6 +123,9 @@ def test_columns_are_described_in_the_parquet_file(folder: Path) -> None:
     assert [schema.field(f["name"]).metadata[b"description"].decode() for f in fields] == [
         f["description"] for f in fields
     ]
+    told = {f["name"]: f["description"] for f in fields}
+    assert told["a"] == "Of r. One of 4 values."
+    assert told["b"] == "Of r. One of 2 values; whatever else is other or missing."
 
 
 def test_a_folder_without_them_loads(folder: Path, tmp_path: Path) -> None:

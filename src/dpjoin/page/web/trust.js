@@ -158,7 +158,7 @@ function tableRows({ facts }) {
   const rows = Object.entries(facts.rows || {});
   if (!rows.length) return null;
   return [el("h3", {}, "Rows of each private table"),
-    table("Rows of each private table within the declared domains", [{ title: "table" }, { title: "rows", number: true }, { title: "±\u00a090\u00a0%", number: true }],
+    table("Rows of each private table within the domains", [{ title: "table" }, { title: "rows", number: true }, { title: "±\u00a090\u00a0%", number: true }],
       rows.map(([name, r]) => [bdi(cut(name, 200)), count(r.noisy), count(r.bar)]), { open: true })];
 }
 
