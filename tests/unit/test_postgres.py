@@ -421,6 +421,23 @@ def test_sources_as_they_are_written() -> None:
     assert not same_source("postgresql:service=x table=t", "t.parquet")
 
 
+def test_why_there_is_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the words of the client's library, but for values of settings: one may be a password in a wrong place."""
+    pytest.importorskip("adbc_driver_postgresql")
+    (tmp_path / "services").write_text(f"[astray]\nhost=/nowhere\nsslmode={PLANTED}\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    schema = Schema((Table(name="t", attributes=("a",)),), (Attribute(name="a", range=(0, 3)),))
+    for place, why in {
+        "service=none": r'\(service=none\) cannot be reached \(definition of service "none" not found\); check',
+        "host=/nowhere": r"cannot be reached \(No such file or directory\); check",
+        "host=127.0.0.1 port=1": r"cannot be reached \(Connection refused\); check",
+        "service=astray": r"\(service=astray\) cannot be reached; check",
+    }.items():
+        with pytest.raises(SourceError, match=why) as error:
+            DuckEngine(schema, {"t": f"postgresql:{place} table=t"}, attributes=("a",))
+        assert PLANTED not in str(error.value)
+
+
 def command(folder: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "dpjoin", *arguments],

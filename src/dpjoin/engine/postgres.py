@@ -7,6 +7,7 @@ tables and nothing else: no table is made, no function, no temporary one.
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,8 @@ INSTALL = "pip install 'dpjoin[postgres]'"
 _LOST = ("08", "57P", "25P03", "53")
 """SQLSTATE of connections that end: lost, shut down, idle for too long, out of resources."""
 _SAID = {"canceling": "57014", "]: FATAL:": "57P01", "closed the connection": "08006", "no connection": "08003"}
+_WHY = re.compile(r"(?:failed: (?:FATAL: +|fe_sendauth: )?|connect: (?=definition|syntax|could))(?!invalid)(.+)")
+"""Why there is no connection, which is nothing about rows yet; values of settings may be passwords that went astray."""
 _REASONS = {
     "42501": "the role may not read it; GRANT SELECT on it",
     "42P01": "there is no such table; name it as SCHEMA.TABLE",
@@ -102,9 +105,8 @@ def _connected(name: str, source: PostgresSource) -> Any:
         # Whatever the environment or the role prefers: texts come and go in UTF-8.
         return dbapi.connect(f"{source.conninfo} client_encoding=UTF8")
     except dbapi.Error as error:
-        # Nothing was asked yet, so what the server says is about the connection.
-        _, fatal, said = str(error).partition("FATAL:")
-        why = f" ({said.strip().splitlines()[0]})" if fatal else ""
+        said = _WHY.search(str(error))
+        why = f" ({said[1]})" if said else ""
         raise SourceError(
             f"table {name!r}: PostgreSQL ({source.shown}) cannot be reached{why}; check the service, or PGHOST, "
             "PGPORT, PGUSER and PGDATABASE"
@@ -143,7 +145,7 @@ def _described(name: str, source: PostgresSource, connection: Any, columns: Sequ
     else:
         rows = ".".join(identifier(part) for part in _parts(str(source.table)))
         origin = f"table {source.table!r} of PostgreSQL ({source.shown})"
-    with _described_well(name, origin), connection.cursor() as cursor:
+    with _read(name, origin, opening=True), connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {rows} LIMIT 0")
         fields = list(cursor.fetch_arrow_table().schema)
     names = [f.name for f in fields]
@@ -213,34 +215,22 @@ def _column(connection: Any, sql: str) -> list[Any]:
 
 
 @contextmanager
-def _read(name: str, origin: str) -> Iterator[None]:
+def _read(name: str, origin: str, *, opening: bool = False) -> Iterator[None]:
     """Turn what the driver raises, which may quote rows and queries, into one line that repeats nothing of it."""
     try:
         yield
     except SourceError:
         raise
     except Exception as error:  # batches that are read one by one raise Arrow's own errors
-        if _code(error).startswith(_LOST):
+        code = _code(error)
+        if code.startswith(_LOST):
             raise SourceError(
                 f"table {name!r}: the connection to {origin} was lost, and with it the state of the data that the "
                 "release had begun to read; nothing was released, and it cannot go on: begin again"
             ) from None
-        otherwise = "check that it did not change, that no rule or function of it fails on a row, and the server's log"
-        raise SourceError(f"table {name!r}: {origin} cannot be read; {_REASONS.get(_code(error), otherwise)}") from None
-
-
-@contextmanager
-def _described_well(name: str, origin: str) -> Iterator[None]:
-    from adbc_driver_postgresql import dbapi
-
-    with _read(name, origin):
-        try:
-            yield
-        except dbapi.Error as error:
-            if _code(error).startswith(_LOST):
-                raise
-            why = _REASONS.get(_code(error), "check its name, or the query")
-            raise SourceError(f"table {name!r}: {origin} cannot be opened: {why}") from None
+        why = "check that it did not change, that no rule or function of it fails on a row, and the server's log"
+        why = _REASONS.get(code, "check its name, or the query" if opening else why)
+        raise SourceError(f"table {name!r}: {origin} cannot be {'opened' if opening else 'read'}; {why}") from None
 
 
 def _code(error: Any) -> str:
