@@ -45,7 +45,7 @@ def told(schema: Schema, column: str) -> str:
         labels = attribute.labels[: len(attribute.bins) - 1]
         return f"Of {tables}. Drawn evenly within one of {len(labels)} bins, {labels[0]} to {labels[-1]}{rest}."
     known = attribute.size - attribute.other
-    return f"Of {tables}. {known:,} {'value' if known == 1 else 'values'}{rest}."
+    return f"Of {tables}. {'1 value' if known == 1 else f'One of {known:,} values'}{rest}."
 
 
 def package_files(manifest: Mapping[str, Any], columns: pa.Schema, sha256: str) -> dict[str, str]:
