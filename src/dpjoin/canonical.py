@@ -218,7 +218,7 @@ def _is_float(number: int) -> bool:
         return False
 
 
-def settle(value: object, what: str, **checks: Callable[[object, str], object]) -> None:
+def set_canonical(value: object, what: str, **checks: Callable[[object, str], object]) -> None:
     """Put canonical values into fields of a frozen dataclass that is being made. Proof: P-73."""
     for name, check in checks.items():
         object.__setattr__(value, name, check(getattr(value, name), f"{what}: {name}"))

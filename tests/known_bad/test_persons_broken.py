@@ -198,4 +198,4 @@ def test_orphans_in_measurements_of_their_table() -> None:
     with pytest.raises(dj.BudgetError, match="table 's' by itself must have the owner"):
         asked.restrict("tables", {"s": OneTable("s", ("b",))}, [RHO])
     rows: Rows = {"r": [], "s": [{"v": 0, "b": 0} for _ in range(80)]}
-    assert BruteEngine(schema, rows).alone("s", (), (), ("b",)).exact_join_size() == 80
+    assert BruteEngine(schema, rows).one_table("s", (), (), ("b",)).exact_join_size() == 80

@@ -62,7 +62,7 @@ def test_a_person_pays_for_every_table() -> None:
 def test_rows_without_an_owner_are_in_no_measurement_of_their_table() -> None:
     schema = schema_of(table("r", "o", "a", bounds=bound_by(1, "o")), table("s", "o", "b", bounds=bound_by(1, "o")))
     rows: Rows = {"r": [{"o": None, "a": 0}, {"o": 1, "a": 0}], "s": []}
-    one = BruteEngine(schema, rows).alone("r", (), (), ("a",))
+    one = BruteEngine(schema, rows).one_table("r", (), (), ("a",))
     assert one.exact_join_size() == 1
 
 

@@ -70,7 +70,7 @@ def test_many_tables(shape: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> 
 def kept(engine: DuckEngine, schema: Schema, name: str) -> Counter[Any]:
     """What an engine keeps of one table, by codes."""
     attributes = tuple(a for a in schema.table(name).attributes if a in schema.queryable)
-    alone = engine.alone(name, (), (), attributes)
+    alone = engine.one_table(name, (), (), attributes)
     group = kronecker(alone.schema, dict.fromkeys(attributes, CELLS))
     (exact,) = alone.exact_answers([group])
     return Counter({i: int(n) for i, n in enumerate(exact) if n})

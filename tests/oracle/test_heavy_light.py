@@ -91,7 +91,9 @@ def test_heavy_and_light_values_add_up_to_the_join(shape: str, key: str) -> None
         engine = BruteEngine(schema, hot_rows(schema, rng))
         heavy: list[Value] = [(int(v),) for v in rng.permutation(6)[: rng.integers(2, 5)]]
         labels = Labels("heavy", common, dict.fromkeys(heavy, 1))
-        alone = [engine.alone(t.name, common, heavy, kept_attributes(workload, t.name, common)) for t in schema.tables]
+        alone = [
+            engine.one_table(t.name, common, heavy, kept_attributes(workload, t.name, common)) for t in schema.tables
+        ]
         joined = heavy_light.joined_heavy(workload, tuple(exact_model(e) for e in alone), common, heavy)
         light = engine.restricted(everywhere(schema, labels, 0))
         for group, some, every in zip(
@@ -122,7 +124,7 @@ def test_tables_alone_join_to_the_join(shape: str) -> None:
         some = [s for s in itertools.combinations(schema.queryable, 2) if rng.random() < 0.4 or s[0] == "A"]
         workload = Workload.marginals(schema, (1, 2) if turn % 2 else some)
         engine = BruteEngine(schema, hot_rows(schema, rng))
-        alone = [engine.alone(t.name, (), [], kept_attributes(workload, t.name, ())) for t in schema.tables]
+        alone = [engine.one_table(t.name, (), [], kept_attributes(workload, t.name, ())) for t in schema.tables]
         joined = Joined(domain_of(workload), tuple(exact_model(e) for e in alone))
         for group, exact in zip(workload.groups, engine.exact_answers(workload.groups), strict=True):
             assert joined.answer(group).tolist() == exact.tolist(), group.name

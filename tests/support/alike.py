@@ -129,7 +129,7 @@ def assert_alike(
         by = some_of(rng, joins_of(schema, table.name))
         if by or keep:
             listed = listed_values(rng, schema, tables, by) if by else []
-            alone, slow_alone = (e.alone(table.name, by, listed, keep) for e in (fast, slow))
+            alone, slow_alone = (e.one_table(table.name, by, listed, keep) for e in (fast, slow))
             scopes = dict.fromkeys(alone.schema.queryable, CELLS)
             sizes.append(assert_numbers_alike(alone, slow_alone, (kronecker(alone.schema, scopes),)))
     return sizes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.engine.caps import text
-from dpjoin.engine.checks import alone_schema, check_caps, check_degrees, check_rules, check_weightings, owner_table
+from dpjoin.engine.checks import check_caps, check_degrees, check_rules, check_weightings, one_table_schema, owner_table
 from dpjoin.engine.integers import FLOAT_LIMIT
 from dpjoin.engine.interface import LISTED, Clip, ExactDegrees, ExactNumbers, RowWeights, Rules, Value
 from dpjoin.engine.join_keys import plain
@@ -187,8 +187,8 @@ class BruteEngine:
                 stays[i] &= seen[value] <= bound.limit
         return [row for row, kept in zip(rows, stays, strict=True) if kept]
 
-    def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> BruteEngine:
-        schema = alone_schema(self._schema, table, by, values, keep)
+    def one_table(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> BruteEngine:
+        schema = one_table_schema(self._schema, table, by, values, keep)
         position = {value: i for i, value in enumerate(values)}
         exact_some: list[dict[str, object]] = []
         for row in self._exact_rows[table]:

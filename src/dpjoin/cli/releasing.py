@@ -23,7 +23,7 @@ from dpjoin.engine.memory import memory_of
 from dpjoin.errors import DpjoinError, ReleaseError, SpecError, SpecWarning
 from dpjoin.privacy.accounting import Budget
 from dpjoin.released.files import load, save
-from dpjoin.released.kept import beside, forget, keep
+from dpjoin.released.kept import forget, keep, texts_of
 from dpjoin.released.package import ROWS_FILE
 from dpjoin.released.release import Release
 from dpjoin.spec.plain import under
@@ -45,7 +45,7 @@ class Job:
     """Of the spec, for the journal."""
     again: str
     """The command that would do it once more."""
-    beside: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
     """What else belongs in the folder: the spec, where it has no file."""
 
 
@@ -89,11 +89,11 @@ def release_job(job: Job, out: Path, *, memory: str | None, as_json: bool) -> No
     """Check all that can be checked, note the beginning, release, and say what was made."""
     spec, loaded = job.spec, job.loaded
     memory_of(memory)
-    with about(spec) if not job.beside else nullcontext():
+    with about(spec) if not job.texts else nullcontext():
         check_feasible(loaded.schema, loaded.workload)
         chosen_method(loaded.schema, loaded.method, loaded.profile, loaded.workload)
         sources = opened_sources(loaded)
-    show_warnings(spec if not job.beside else None, loaded)
+    show_warnings(spec if not job.texts else None, loaded)
     private = sources_of(spec, loaded.schema, sources)
     before = spent_before(spec, private)
     if before.times:
@@ -108,9 +108,9 @@ def release_job(job: Job, out: Path, *, memory: str | None, as_json: bool) -> No
         how = {"method": loaded.method, "profile": loaded.profile}
         with _counted(job, out):
             made = run(loaded.schema, loaded.workload, sources, loaded.budget, **how, memory=memory, progress=True)
-            kept = keep(made, out.name, (spec.absolute().parent, Path(tempfile.gettempdir())), job.beside)
+            kept = keep(made, out.name, (spec.absolute().parent, Path(tempfile.gettempdir())), job.texts)
         with _kept(kept, job, out):
-            save(made, out, beside=job.beside)
+            save(made, out, texts=job.texts)
         forget(kept)
     _show(made, out, as_json=as_json)
 
@@ -121,11 +121,11 @@ def resume(kept: Path, out: Path, *, as_json: bool) -> None:
     if (kept / ROWS_FILE).exists():
         raise ReleaseError(f"{kept}: this release is written already; resume is for what a failed one has kept")
     try:
-        texts = beside(kept)
+        texts = texts_of(kept)
     except (OSError, UnicodeDecodeError):
         raise ReleaseError(f"{kept}: the release that was kept cannot be read") from None
     with claimed(out):
-        save(made, out, beside=texts)
+        save(made, out, texts=texts)
     forget(kept)
     _show(made, out, as_json=as_json)
 

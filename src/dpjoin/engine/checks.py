@@ -80,7 +80,7 @@ def _check_by(schema: Schema, table: str, attributes: Scope, what: str) -> None:
         raise SpecError(f"{what} by attributes that it joins on: {', '.join(joins)}")
 
 
-def alone_schema(schema: Schema, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Schema:
+def one_table_schema(schema: Schema, name: str, by: Scope, values: Sequence[Value], keep: Scope) -> Schema:
     """The schema of one table by itself, with codes for values.
 
     It counts as private, whether it is or not: a schema needs a table that is.

@@ -234,7 +234,7 @@ class ClusterTables:
 
         return ExactDegrees(np.repeat(counts, many), exact_values)
 
-    def exact_alone(self, name: str, by: Scope, values: ListedColumns, keep: Scope) -> Counts:
+    def exact_one_table(self, name: str, by: Scope, values: ListedColumns, keep: Scope) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`."""
         schema, rows, codes = self._schema, self._tables[name].rows, [code_column(self._schema, a) for a in keep]
         outputs, sizes = [f"f.{c}" for c in codes], [schema.attribute(a).size for a in keep]

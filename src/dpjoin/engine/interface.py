@@ -233,7 +233,7 @@ class Engine(Protocol):
         """The same tables, each join result as often as its owner's weight says."""
         ...
 
-    def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> Engine:
+    def one_table(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> Engine:
         """One table by itself: its rows whose value of the join attributes `by` is one of `values`.
 
         The result has a schema of its own, with this one table. Its attributes are LISTED, the position in `values`

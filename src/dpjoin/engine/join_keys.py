@@ -428,7 +428,7 @@ class JoinValues:
             ranks.append(np.unique(np.array(by, dtype=None if floats else object), return_inverse=True)[1][at])
         return texts, ranks
 
-    def alone(
+    def one_table(
         self, schema: Schema, counts: Counts, by: Scope, values: Sequence[Sequence[object] | IntArray], keep: Scope
     ) -> Counts:
         """A table's rows whose value of `by` is listed, as codes of LISTED and `keep`; all rows if `by` is empty.

@@ -131,8 +131,8 @@ class LocalEngine:
     def _on(self, schema: Schema, exact_tables: Tables | Partitions | ClusterTables) -> LocalEngine:
         return LocalEngine(schema, self._touched, lambda _: exact_tables)
 
-    def alone(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> LocalEngine:
-        schema = checks.alone_schema(self._schema, table, by, values, keep)
+    def one_table(self, table: str, by: tuple[str, ...], values: Sequence[Value], keep: tuple[str, ...]) -> LocalEngine:
+        schema = checks.one_table_schema(self._schema, table, by, values, keep)
         readable = (*self._touched, *self._schema.compared_attributes)
         for a in keep:
             if a not in readable:
@@ -140,6 +140,6 @@ class LocalEngine:
                     f"table {table!r} alone keeps {a!r}, which the engine did not read; {suggest(a, readable)}"
                 )
         # Nothing of this engine goes along, neither other tables nor other rows.
-        exact = merged_alike(self._exact_tables.exact_alone(table, by, by_column(values, len(by)), keep))
+        exact = merged_alike(self._exact_tables.exact_one_table(table, by, by_column(values, len(by)), keep))
         exact_tables = Tables(schema, {table: TableCounts(lambda: exact)}, JoinValues({}))
         return LocalEngine(schema, schema.queryable, lambda _: exact_tables)

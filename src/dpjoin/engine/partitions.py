@@ -137,12 +137,12 @@ class Partitions:
         wide = any(c.dtype == object for c in exact_counts)
         return ExactDegrees(np.concatenate([c.astype(object) if wide else c for c in exact_counts]), exact_values)
 
-    def exact_alone(self, name: str, by: Scope, values: Sequence[Any], keep: Scope) -> Counts:
-        def alone(tables: Tables) -> Counts:
-            found = tables.exact_alone(name, by, values, keep)
+    def exact_one_table(self, name: str, by: Scope, values: Sequence[Any], keep: Scope) -> Counts:
+        def codes(tables: Tables) -> Counts:
+            found = tables.exact_one_table(name, by, values, keep)
             return sumproduct.project(found, found.variables)
 
         def both(first: Counts, second: Counts) -> Counts:
             return sumproduct.project(sumproduct.concatenated([first, second]), first.variables)
 
-        return reduce(both, self._answers(alone))
+        return reduce(both, self._answers(codes))

@@ -155,8 +155,8 @@ class Tables:
         ]
         return self._exact_values.degrees(some, by, distinct)
 
-    def exact_alone(self, name: str, by: Scope, values: Sequence[Any], keep: Scope) -> Counts:
-        return self._exact_values.alone(self._schema, self._exact_rows(name), by, values, keep)
+    def exact_one_table(self, name: str, by: Scope, values: Sequence[Any], keep: Scope) -> Counts:
+        return self._exact_values.one_table(self._schema, self._exact_rows(name), by, values, keep)
 
     def _exact_rows(self, name: str) -> Counts:
         return self._exact_counts[name].exact_rows()

@@ -140,7 +140,7 @@ class Instance:
         if self.owner and not owner_of(self.schema, self.schema.table(alone.table)):
             raise BudgetError(f"table {alone.table!r} by itself must have the owner; its rows may have none")
         by = alone.labels.attributes if alone.labels is not None else ()
-        engine = self.engine.alone(alone.table, by, alone.values, alone.keep)
+        engine = self.engine.one_table(alone.table, by, alone.values, alone.keep)
         return replace(inside, schema=engine.schema, open_engine=lambda: engine)
 
     def capped(self, caps: Mapping[str, Sequence[DegreeBound]]) -> Instance:

@@ -2,7 +2,7 @@
 
 No function takes a seed. No law here is an approximation: the scalar samplers are those of Canonne, Kamath
 and Steinke (2020) on rationals; the array samplers decide almost every draw in float64 with a margin that
-covers all rounding, and settle the few draws inside the margin on rationals, with more random bits as needed.
+covers all rounding, and decide the few draws inside the margin on rationals, with more random bits as needed.
 
 The one assumption: numpy's exp and log of a float64 have relative error below 2**-44 (they claim a few units
 of 2**-53). How long a draw takes is not part of any claim.
@@ -38,7 +38,7 @@ _EXP_MARGIN = 2.0**-32
 """Covers the error of exp(-gamma) in float64 and the bits of U that are not drawn yet."""
 
 _SMALL_WORD = 1 << 43
-"""A 63-bit uniform below this is too coarse for the margin and is settled on rationals."""
+"""A 63-bit uniform below this is too coarse for the margin and is decided on rationals."""
 
 _LEVELS_PER_UNIT = 16
 """Candidates of one level differ by less than a factor exp(1/16)."""

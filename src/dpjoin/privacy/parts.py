@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import Checks, settle
+from dpjoin.canonical import Checks, set_canonical
 from dpjoin.engine.interface import LISTED as LISTED
 from dpjoin.engine.interface import Labels as Labels
 from dpjoin.engine.interface import Rules as Rules
@@ -52,7 +52,7 @@ class Question:
 
     def __post_init__(self) -> None:
         # Limits go by the rows that were asked about: whatever becomes of the caller's rules, nobody can change these.
-        settle(self, "a question", name=CHECK.text, by=CHECK.names, distinct=CHECK.names, rules=canonical_rules)
+        set_canonical(self, "a question", name=CHECK.text, by=CHECK.names, distinct=CHECK.names, rules=canonical_rules)
         frozen = {table: MappingProxyType(part) for table, part in self.rules.items()}
         object.__setattr__(self, "rules", MappingProxyType(frozen))
 
@@ -70,7 +70,7 @@ class OneTable:
     bucket: int = 1
 
     def __post_init__(self) -> None:
-        settle(self, "one table", table=CHECK.text, keep=CHECK.names, bucket=CHECK.whole)
+        set_canonical(self, "one table", table=CHECK.text, keep=CHECK.names, bucket=CHECK.whole)
         if self.labels is not None:
             CHECK.instance(self.labels, Labels, "one table: labels")
 

@@ -13,8 +13,8 @@ def public_counts(engine: Engine, table: str, attributes: tuple[str, ...]) -> Nu
     """How many rows a public table has in each cell of some of its attributes: exact, at no cost. Proof: P-71."""
     if engine.schema.table(table).private:
         raise BudgetError(f"table {table!r} must be public to be counted exactly; measure it")
-    alone = engine.alone(table, (), (), attributes)
-    (counts,) = alone.exact_answers([kronecker(alone.schema, dict.fromkeys(attributes, CELLS))])
+    counted = engine.one_table(table, (), (), attributes)
+    (counts,) = counted.exact_answers([kronecker(counted.schema, dict.fromkeys(attributes, CELLS))])
     return counts
 
 

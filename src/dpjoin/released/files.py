@@ -48,10 +48,10 @@ ASSUMPTIONS = (
 )
 
 
-def save(release: Release, folder: str | Path, *, beside: Mapping[str, str] | None = None) -> Path:
+def save(release: Release, folder: str | Path, *, texts: Mapping[str, str] | None = None) -> Path:
     """Write the release folder: all of it or nothing. The folder must not exist yet.
 
-    `beside` are more public texts that belong in it, by file name.
+    `texts` are more public texts that belong in it, by file name.
     """
     import pyarrow.parquet as pq
 
@@ -67,8 +67,8 @@ def save(release: Release, folder: str | Path, *, beside: Mapping[str, str] | No
         np.savez_compressed(partial / MODEL, **arrays_of(release))
         rows = described(release.schema, release.synthetic)
         pq.write_table(rows, partial / ROWS_FILE, compression="zstd")
-        texts = package_files(manifest, rows.schema, _sha256(partial / ROWS_FILE)) | dict(beside or {})
-        for name, content in texts.items():
+        written = package_files(manifest, rows.schema, _sha256(partial / ROWS_FILE)) | dict(texts or {})
+        for name, content in written.items():
             (partial / name).write_text(content, encoding="utf-8")
         # The page has the hashes of the other files, and the manifest that of the page.
         page = report_page(release, manifest, _hashes(partial))

@@ -19,9 +19,9 @@ from dpjoin.released.release import Release
 SUFFIX = ".unwritten"
 
 
-def keep(release: Release, name: str, folders: Iterable[Path], beside: Mapping[str, str]) -> Path | None:
+def keep(release: Release, name: str, folders: Iterable[Path], texts: Mapping[str, str]) -> Path | None:
     """Write what is needed to the first of some folders that takes it; None if none does."""
-    files = {MANIFEST: json.dumps(manifest_of(release)), **beside}
+    files = {MANIFEST: json.dumps(manifest_of(release)), **texts}
     for folder in folders:
         kept = _free(folder / f"{name}{SUFFIX}")
         try:
@@ -41,7 +41,7 @@ def keep(release: Release, name: str, folders: Iterable[Path], beside: Mapping[s
     return None
 
 
-def beside(kept: Path) -> dict[str, str]:
+def texts_of(kept: Path) -> dict[str, str]:
     """What else belongs in the folder."""
     texts = (file for file in sorted(kept.iterdir()) if file.name not in (MANIFEST, MODEL))
     return {file.name: file.read_text(encoding="utf-8") for file in texts}

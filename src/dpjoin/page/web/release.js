@@ -54,7 +54,7 @@ function promise(about) {
         el("ul", {},
           about.unit === "row" ? el("li", {}, "A person with many rows is protected less: every further row weakens the guarantee by another factor.") : null,
           el("li", {}, "What is true of people in general stays visible. If a habit shows in the data, it can be concluded about anybody who has it."),
-          el("li", {}, "A count is not exact, and a row is nobody's. What few rows say drowns in noise."),
+          el("li", {}, "A count is not exact, and a row is nobody's. Noise hides what few rows say."),
           about.public.length ? el("li", {}, `Public tables (${cut(about.public.join(", "), 200)}) are not protected at all.`) : null,
           el("li", {}, "Other releases of the same tables add up with this one.")))));
 }

@@ -94,22 +94,22 @@ def assert_engines_agree(rng: np.random.Generator, schema: Schema, tables: Table
     some, slow, judge = engine.restricted(rules), brute.restricted(rules), filtered(schema, tables, rules)
     rows, rows_of_some = 0, 0
     for name, by, values, keep in questions(rng, schema, tables, read):
-        alone = engine.alone(name, by, values, keep)
+        alone = engine.one_table(name, by, values, keep)
         assert alone.schema.tables == (Table(name=name, attributes=(LISTED, *keep) if by else keep),)
         assert alone.schema.shape(keep) == schema.shape(keep)
         workload = random_workload(rng, alone.schema)
-        rows += assert_alike(alone, brute.alone(name, by, values, keep), workload)
-        restricted = some.alone(name, by, values, keep)
-        rows_of_some += assert_alike(restricted, slow.alone(name, by, values, keep), workload)
-        assert_alike(restricted, BruteEngine(schema, judge).alone(name, by, values, keep), workload)
+        rows += assert_alike(alone, brute.one_table(name, by, values, keep), workload)
+        restricted = some.one_table(name, by, values, keep)
+        rows_of_some += assert_alike(restricted, slow.one_table(name, by, values, keep), workload)
+        assert_alike(restricted, BruteEngine(schema, judge).one_table(name, by, values, keep), workload)
         changed = other_rows(rng, tables, name)
         for fresh in (
             BruteEngine(schema, changed),
             DuckEngine(schema, arrow_tables(schema, changed), attributes=read),
         ):
-            assert answers(fresh.alone(name, by, values, keep), workload) == answers(alone, workload)
+            assert answers(fresh.one_table(name, by, values, keep), workload) == answers(alone, workload)
             mine = {n: r for n, r in rules.items() if n == name}
-            fewer = fresh.restricted(mine).alone(name, by, values, keep)
+            fewer = fresh.restricted(mine).one_table(name, by, values, keep)
             assert answers(fewer, workload) == answers(restricted, workload)
     return rows, rows_of_some
 
@@ -156,15 +156,15 @@ def test_rows_that_join_nothing_stay(count: int) -> None:
         DuckEngine(schema, arrow_tables(schema, rows), attributes=("x",)),
         DuckEngine(schema, arrow_tables(schema, rows), attributes=("x", "k")),
     ):
-        listed = engine.alone("s", ("k",), [("r",), ("none",), ("q",)], ("x",))
+        listed = engine.one_table("s", ("k",), [("r",), ("none",), ("q",)], ("x",))
         assert cells(listed, LISTED, "x") == [[0, 1], [0, 0], [2, 1]]
         assert listed.exact_join_size() == 4
-        every = engine.alone("s", (), [], ("k", "x"))
+        every = engine.one_table("s", (), [], ("k", "x"))
         assert cells(every, "k", "x") == [[1, 0], [2, 1], [0, 1]]
         assert every.schema.attribute("x") == Attribute(name="x", range=(0, 1))
-        again = listed.alone("s", (), [], (LISTED,))
+        again = listed.one_table("s", (), [], (LISTED,))
         assert cells(again, LISTED) == [1, 0, 3]
-        nothing = engine.alone("s", ("k",), [], ())
+        nothing = engine.one_table("s", ("k",), [], ())
         assert nothing.exact_join_size() == 0
         assert cells(nothing, LISTED) == [0]
 
@@ -182,16 +182,16 @@ def test_declared_bounds_apply_first(count: int) -> None:
         ("r", (), [], 3),
         ("s", ("A",), [(0,), (9,), (2,)], 8),
     ):
-        alone, slow = engine.alone(name, by, values, ("A", "B")), brute.alone(name, by, values, ("A", "B"))
+        alone, slow = engine.one_table(name, by, values, ("A", "B")), brute.one_table(name, by, values, ("A", "B"))
         assert assert_alike(alone, slow, Workload.marginals(alone.schema, 2)) == size
         assert alone.schema.tables[0].bounds == ()
     kept = 0
     for b in range(4):
         rules: dict[str, Rules] = {"r": {Labels("one", ("B",), {(b,): 1}): 1}}
-        alone = engine.restricted(rules).alone("r", ("B", "A"), [(b, a) for a in range(4)], ("A",))
+        alone = engine.restricted(rules).one_table("r", ("B", "A"), [(b, a) for a in range(4)], ("A",))
         assert_alike(
             alone,
-            brute.restricted(rules).alone("r", ("B", "A"), [(b, a) for a in range(4)], ("A",)),
+            brute.restricted(rules).one_table("r", ("B", "A"), [(b, a) for a in range(4)], ("A",)),
             Workload.marginals(alone.schema, 2),
         )
         kept += alone.exact_join_size()
@@ -221,9 +221,9 @@ def test_values_from_degrees_find_their_rows(count: int, column: pa.Array) -> No
     engine = DuckEngine(schema, tables, attributes=tuple(n.upper() for n in names))
     degrees = engine.exact_degrees({"s": {}}, ("k",))
     values = degrees.exact_values(np.arange(len(degrees.exact_counts)))
-    assert cells(engine.alone("s", ("k",), values, ("S",)), LISTED) == degrees.exact_counts.tolist()
+    assert cells(engine.one_table("s", ("k",), values, ("S",)), LISTED) == degrees.exact_counts.tolist()
     strange: list[Value] = [(v,) for v in (None, "\ud800", b"a", float("nan"), 2**2000, datetime.max, -(10**9))]
-    assert engine.alone("s", ("k",), [*strange, *values[:1]], ()).exact_join_size() == degrees.exact_counts[0]
+    assert engine.one_table("s", ("k",), [*strange, *values[:1]], ()).exact_join_size() == degrees.exact_counts[0]
 
 
 @pytest.mark.parametrize("name", ["r", "s"])
@@ -234,7 +234,7 @@ def test_decimals_have_the_codes_of_numbers(name: str) -> None:
     column = pa.array([Decimal("0.50"), Decimal("2.50"), Decimal("2.49"), Decimal("99.00")], pa.decimal128(5, 2))
     tables = {"r": pa.table({"k": column}), "s": pa.table({"k": column, "x": [0] * 4})}
     engine = DuckEngine(schema, tables, attributes=("k", "x"))
-    assert cells(engine.alone(name, (), [], ("k",)), "k") == [1, 1, 1]
+    assert cells(engine.one_table(name, (), [], ("k",)), "k") == [1, 1, 1]
 
 
 def test_wrong_questions_are_refused() -> None:
@@ -245,21 +245,21 @@ def test_wrong_questions_are_refused() -> None:
     rows: Tables = {"r": [{"a": 1, "b": 1, "k": 1}], "s": [{"b": 1, "c": 1, "k": 1}]}
     for engine in (BruteEngine(schema, rows), DuckEngine(schema, arrow_tables(schema, rows), attributes=("a", "c"))):
         with pytest.raises(SpecError, match="values of 'a' must be of tables that join on it, not 'r' alone"):
-            engine.alone("r", ("a",), [(1,)], ())
+            engine.one_table("r", ("a",), [(1,)], ())
         with pytest.raises(SpecError, match="table 'r' alone has no attribute 'c' to keep"):
-            engine.alone("r", ("b",), [(1,)], ("c",))
+            engine.one_table("r", ("b",), [(1,)], ("c",))
         with pytest.raises(SpecError, match="attribute 'k' is a key and has no domain"):
-            engine.alone("r", ("b",), [(1,)], ("k",))
+            engine.one_table("r", ("b",), [(1,)], ("k",))
         with pytest.raises(SpecError, match="table 'q' is not declared"):
-            engine.alone("q", (), [], ("a",))
+            engine.one_table("q", (), [], ("a",))
         with pytest.raises(SpecError, match="table 'r' alone must have at least one attribute"):
-            engine.alone("r", (), [], ())
+            engine.one_table("r", (), [], ())
         for values in ([(1,), (1.0,)], [(1, 2)]):
             with pytest.raises(SpecError, match="listed values of table 'r' must be distinct, each with 1 attributes"):
-                engine.alone("r", ("b",), values, ("a",))
+                engine.one_table("r", ("b",), values, ("a",))
     engine = DuckEngine(schema, arrow_tables(schema, rows), attributes=("c",))
     with pytest.raises(SpecError, match="table 'r' alone keeps 'a', which the engine did not read"):
-        engine.alone("r", (), [], ("a",))
+        engine.one_table("r", (), [], ("a",))
 
 
 @pytest.mark.parametrize("rows", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
@@ -279,7 +279,7 @@ def test_time_follows_the_rows(shape: dict[str, str], rows: int) -> None:
     picked = rng.permutation(rows)[: rows // 10]
     values = list(dict.fromkeys(zip(*(data["s"][a][picked].tolist() for a in by), strict=True)))
     started = time.process_time()
-    alone = engine.alone("s", by, values, ("x",))
+    alone = engine.one_table("s", by, values, ("x",))
     exact = cells(alone, LISTED, "x")
     seconds = time.process_time() - started
     position = {value: i for i, value in enumerate(values)}
