@@ -154,8 +154,8 @@ def auto_tight(curator: Curator, workload: Workload, shares: AutoShares, progres
 
 
 def stages(shares: AutoShares, workload: Workload) -> tuple[Stage, ...]:
-    rest = "of what the caps leave, or of what another method measures"
-    return capped_stages(shares.capped, workload, "which method promises least, and where to cap", rest)
+    rest = "of what the caps leave, or another method measures"
+    return capped_stages(shares.capped, workload, "which method has the least error, where to cap", rest)
 
 
 AUTO = Method(

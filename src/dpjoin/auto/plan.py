@@ -313,6 +313,6 @@ def _laplace_note(budget: Budget) -> list[str]:
         return []
     most, least = (float(some(budget.options) / budget.exact.epsilon) for some in (max, min))
     return [
-        f"Where single tables promise least, what is left after the look is exchanged for Laplace noise with "
-        f"{least:.0%} of epsilon ({most:.0%} if a first look is enough): less noise for so few marginals."
+        f"Where a model of each table promises the least error, what is left after the look is exchanged for Laplace "
+        f"noise with {least:.0%} of epsilon ({most:.0%} if a first look is enough): less noise for so few marginals."
     ]

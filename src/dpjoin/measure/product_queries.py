@@ -1,4 +1,4 @@
-"""Product queries: measure the histogram, or every query, or run adaptive rounds, whichever promises least error.
+"""Product queries: measure the histogram, or every query, or run adaptive rounds, whichever promises the least error.
 
 The promise is computed from public numbers only: the noisy join size, the sensitivity bound, the size of
 the domain and the weights of the queries.

@@ -77,7 +77,7 @@ def look_stages(split: Split, look: LookShares, schema: Schema, note: str) -> li
     ranks = float((look.ranks.rho * questions + first) / split.rho)
     sizes = float(look.whole / split.rho) - ranks
     return [
-        Stage("ranks", GAUSSIAN_NOISE, ranks, "how many rows have which rank: the degree distribution"),
+        Stage("ranks", GAUSSIAN_NOISE, ranks, "rows that are first, second, … of a key value"),
         Stage("sizes under caps", GAUSSIAN_NOISE, sizes, note),
     ]
 

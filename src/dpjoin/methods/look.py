@@ -1,4 +1,4 @@
-"""A look at degrees and sizes, which costs little: where to cap, and which method promises least.
+"""First noisy measurements of degrees and sizes, at little cost: where to cap, and which method has the least error.
 
 First how many rows have which rank within their value, for each table: that tells the degree distribution at the price
 of a histogram. Then the join sizes that a few caps leave. Everything decided from it is a function of noisy numbers.

@@ -153,7 +153,7 @@ def per_table_tight(curator: Curator, workload: Workload, shares: PerTableShares
 
 
 def forecast(look: Look, left: Remainder, shares: PerTableShares) -> float | None:
-    """After a first look, with Laplace noise: only where that settles the matter."""
+    """After a first look, with Laplace noise: only where all tables are well above the noise."""
     schema, size, early = look.curator.schema, max(1.0, look.size.noisy), look.levels is None
     if early and left.laplace and look.curator.offer is not None and left.epsilon == look.curator.offer.epsilon:
         error = clear_error(look, left)

@@ -1,6 +1,6 @@
 """What is left to spend after a look: Gaussian noise, or Laplace noise in exchange, where few marginals are asked for.
 
-A look at degrees and sizes costs little rho. What is left may be exchanged for Laplace noise (see `measure.laplace`).
+The look at degrees and sizes costs little rho. What is left may be exchanged for Laplace noise (see `measure.laplace`).
 Which of the two is better depends on what is measured with it, and so on the method that the look suggests.
 """
 
