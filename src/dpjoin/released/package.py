@@ -177,8 +177,9 @@ def croissant(manifest: Mapping[str, Any], schema: Schema, columns: pa.Schema, s
 def _context() -> dict[str, Any]:
     """Croissant 1.0's own context, and ours."""
     words = (
-        "citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath key "
-        "md5 parentField path recordSet references regex repeated replace samplingRate separator source subField transform"
+        "citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset "
+        "jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source "
+        "subField transform"
     )
     return {word: f"cr:{word}" for word in words.split()} | {
         "@language": "en",
