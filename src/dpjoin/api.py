@@ -90,8 +90,9 @@ def release(
         engine = DuckEngine(schema, tables, attributes=workload.attributes, memory=limit)
         learned: dict[str, Any] = {}
         if schema.learned:
-            made = run_learned(method, profile, engine, workload, budget, say, check=check_feasible)
-            outcome, curator, learned = made.outcome, made.curator, made.facts
+            outcome, curator, learned = run_learned(
+                method, profile, engine, workload, budget, say, check=check_feasible
+            )
             # Public tables' bounds were read off for the run; the release has the domains, and what was declared.
             domains = {a.name: a for a in curator.schema.attributes}
             schema = with_domains(schema, domains)

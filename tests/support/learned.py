@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import dpjoin as dj
-from dpjoin.auto.learned import LearnedRun, run_learned
+from dpjoin.auto.learned import run_learned
 from dpjoin.auto.plan import check_feasible
 from dpjoin.measure.progress import silent
 from dpjoin.privacy.curator import Curator
@@ -102,10 +102,12 @@ def learned_runner(
             return kept[-1]
 
         engine = BruteEngine(schema, tables)
-        made: LearnedRun = run_learned(name, "tight", engine, workload, budget, silent, check=check_feasible, make=make)
-        told = [str(made.facts), *map(str, made.workload.schema.attributes)]
-        answers = [float(x) for g in made.workload.groups for x in made.outcome.model.answer(g)]
-        return (told, answers, made.outcome.noisy_total)
+        outcome, curator, facts = run_learned(
+            name, "tight", engine, workload, budget, silent, check=check_feasible, make=make
+        )
+        told = [str(facts), *map(str, curator.schema.attributes)]
+        answers = [float(x) for g in workload.over(curator.schema).groups for x in outcome.model.answer(g)]
+        return (told, answers, outcome.noisy_total)
 
     return run
 

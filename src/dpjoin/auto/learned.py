@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpjoin.auto.registry import as_if_read, chosen_method, finished, reads_bounds, without_laplace
@@ -20,18 +20,6 @@ from dpjoin.spec.workload import Workload
 
 Check = Callable[[Schema, Workload], None]
 """Refuses what this version cannot release."""
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedRun:
-    """What came of a release with learned domains."""
-
-    outcome: Outcome
-    curator: Curator
-    workload: Workload
-    """The same questions, over the domains that were learned."""
-    facts: dict[str, Any]
-    """By attribute, what was learned and at what cost."""
 
 
 def learning_budget(method: Method, budget: Budget, workload: Workload) -> tuple[Budget, DomainCosts]:
@@ -53,8 +41,11 @@ def run_learned(
     *,
     check: Check,
     make: Callable[[Engine, Split], Curator] = Curator,
-) -> LearnedRun:
-    """Learn the domains, build the workload over them, run the method with what is left."""
+) -> tuple[Outcome, Curator, dict[str, Any]]:
+    """Learn the domains, build the workload over them, run the method with what is left.
+
+    The facts are, by attribute, what was learned and at what cost.
+    """
     method = chosen_method(engine.schema, name, profile, workload)
     bounds = reads_bounds(method, engine.schema)
     planned = as_if_read(engine.schema) if bounds else engine.schema
@@ -68,12 +59,7 @@ def run_learned(
     again = method.split(spendable, curator.schema)
     shares = again if again.split == shares.split else shares
     outcome = method.run(curator, workload, shares, progress)
-    return LearnedRun(
-        finished(outcome, method, outcome.predicted),
-        curator,
-        workload,
-        {x.attribute.name: dict(x.facts) for x in found},
-    )
+    return finished(outcome, method, outcome.predicted), curator, {x.attribute.name: dict(x.facts) for x in found}
 
 
 def fitting(

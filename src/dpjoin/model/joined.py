@@ -184,9 +184,10 @@ class Joined(Estimate):
         """The group's answers on the join of the models."""
         return self._answer(group, None)
 
-    def in_common(self) -> float:
+    @property
+    def shared(self) -> float:
         """See `Estimate`."""
-        return max((part.in_common() for part in self.tables), default=0.0)
+        return max((part.shared for part in self.tables), default=0.0)
 
     def spreads(self, group: Group) -> list[FloatArray]:
         """How far the answers of each join of members are from the estimate's: one independent part."""

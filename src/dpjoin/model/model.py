@@ -69,9 +69,10 @@ class Estimate(ABC):
         spreads = self.spreads(group)
         return np.sqrt(combined(spreads) + self.unfitted(group)) if spreads else None
 
-    def in_common(self) -> float:
+    @property
+    @abstractmethod
+    def shared(self) -> float:
         """Which share of a cell's squared error all cells of a sum have in common."""
-        return 0.0
 
     def common(self, group: Group) -> FloatArray | float:
         """The variance of sums over several cells that members do not have: for what their cells have in common.
@@ -79,13 +80,13 @@ class Estimate(ABC):
         A prior draws cells apart one by one, so members do not see a fit that is too high in all of many small cells,
         or too low. It stays near what was measured, so that noise tells how far off that is at most.
         """
-        if not isinstance(group, Kronecker) or group.is_marginal or not self.in_common():
+        if not isinstance(group, Kronecker) or group.is_marginal or not self.shared:
             return 0.0
         cells, unit = marginal_of(group), float(group.unit)
         width = self.width(cells)
         if width is None:
             return 0.0
-        found = self.in_common() * (group.lengths(width) * unit) ** 2
+        found = self.shared * (group.lengths(width) * unit) ** 2
         noise = group.variances(self.measured(cells)) * unit**2
         return np.where(noise > 0, np.minimum(found, noise), found)
 
@@ -336,10 +337,6 @@ class Model(Estimate):
             inside = partial(self.domain.marginal, self.support.astype(np.float64))
             slack[answers_on(inside, group) == 0] = 0.0
         return slack
-
-    def in_common(self) -> float:
-        """See `Estimate`."""
-        return self.shared
 
     def noise(self, group: Kronecker) -> FloatArray:
         """See `Estimate`."""

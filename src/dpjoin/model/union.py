@@ -79,9 +79,10 @@ class Union(Estimate):
             answers.append(answers_on(partial(self.domain.marginal, self._dense), group))
         return _sum(answers)
 
-    def in_common(self) -> float:
+    @property
+    def shared(self) -> float:
         """See `Estimate`."""
-        return max((part.in_common() for part in self.parts), default=0.0)
+        return max((part.shared for part in self.parts), default=0.0)
 
     def spreads(self, group: Group) -> list[FloatArray]:
         """How far each member of a part moves the answers, members x queries, for the parts that have some."""
