@@ -162,7 +162,7 @@ def links_led(page: Path, target: Path) -> str:
     tree = os.path.relpath(target / "docs" / "architecture.md", page.parent) + "#the-tree"
 
     def led(match: re.Match[str]) -> str:
-        return f"]({tree})" if (page.parent / match[1]).is_dir() else match[0]
+        return f"]({tree})" if (ROOT / page.relative_to(target).parent / match[1]).is_dir() else match[0]
 
     return LINK.sub(led, page.read_text(encoding="utf-8"))
 
@@ -178,18 +178,18 @@ def main(arguments: list[str] | None = None) -> int:
     copy_pages(BUILD / "pages")
     if options.pages:
         return 0
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--config-file",
-        str(ROOT / "mkdocs.yml"),
-    ]
-    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    return subprocess.run(command, cwd=ROOT, env=quiet, check=False).returncode
+    code, warnings = build(ROOT / "mkdocs.yml")
+    print(warnings, end="", file=sys.stderr)
+    return code
+
+
+def build(config: Path) -> tuple[int, str]:
+    """The site from its pages; a warning is an error. What was said, if anything was wrong."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)]
+    # MkDocs would not count warnings that --quiet hides.
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stderr if done.returncode else ""
 
 
 if __name__ == "__main__":

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -31,15 +28,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages.copy_pages(folder / "pages")
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").replace("build/", f"{folder}/")
     (folder / "mkdocs.yml").write_text(config, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(folder / "mkdocs.yml")],
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    code, warnings = pages.build(folder / "mkdocs.yml")
+    assert code == 0, warnings
     return folder / "site"
+
+
+def test_a_warning_is_an_error(tmp_path: Path) -> None:
+    """A page that no menu names, and a link that leads nowhere."""
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "index.md").write_text("# One\n")
+    config = tmp_path / "mkdocs.yml"
+    strict = "validation: {nav: {omitted_files: warn}}"
+    folders = f"docs_dir: {tmp_path}/pages\nsite_dir: {tmp_path}/site"
+    config.write_text(f"site_name: x\n{strict}\n{folders}\nnav: [{{One: index.md}}]\n")
+    assert pages.build(config) == (0, "")
+    (tmp_path / "pages" / "index.md").write_text("# One\n[no](nowhere.md)\n")
+    assert pages.build(config)[0] != 0
+    (tmp_path / "pages" / "index.md").write_text("# One\n")
+    (tmp_path / "pages" / "two.md").write_text("# Two\n")
+    assert "two.md" in pages.build(config)[1]
 
 
 def test_a_search_finds_every_key_and_every_option(site: Path) -> None:
