@@ -315,6 +315,8 @@ def test_nobody_shrinks_the_weights_that_moves_rest_on(largest: int) -> None:
     group = Kronecker("q", ("a",), (Factor("weights", (0, 1, 2, largest)),), (4,))
     with pytest.raises(ValueError, match="read-only"):
         weight_ranges(group).high[:] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        weight_ranges(group).low[:] = 0
     assert weight_ranges(replace(group)).of(0) == (0, largest)
 
 

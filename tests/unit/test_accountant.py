@@ -102,6 +102,8 @@ def test_parameters_outside_their_range_are_refused() -> None:
         largest_rho(epsilon=one, delta=one)
     with pytest.raises(ValueError, match=r"epsilon \(0\) must be positive"):
         largest_rho(epsilon=zero, delta=half)
+    with pytest.raises(ValueError, match="too small to buy anything"):
+        largest_rho(epsilon=Fraction(1, 10**300), delta=Fraction(1, 10**300))
     with pytest.raises(ValueError, match=r"count \(0\) must be positive"):
         advanced_composition_epsilon(count=0, epsilon_each=one, delta=half)
     with pytest.raises(ValueError, match=r"epsilon_each \(0\) must be positive"):

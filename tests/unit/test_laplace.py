@@ -85,6 +85,15 @@ def test_no_more_than_epsilon_is_for_laplace_noise(laplace: Fraction) -> None:
         replace(BUDGET, laplace=laplace)
 
 
+def test_domains_are_not_learned_with_laplace_noise() -> None:
+    """Neither with a part of epsilon, nor where rho may be exchanged for one."""
+    domains, half = Concentrated(Fraction(1, 1000)), Fraction(1, 2)
+    assert replace(BUDGET, domains=domains).for_domains == domains
+    for more in ({"laplace": half}, {"options": (half,)}, {"domains": Concentrated(Fraction(0), epsilon=half)}):
+        with pytest.raises(dj.SpecError, match="domains must be learned with Gaussian noise"):
+            replace(BUDGET, **{"domains": domains, **more})
+
+
 def test_noise_of_both_kinds_is_within_the_request() -> None:
     """dp-accounting's privacy loss distributions of Laplace and Gaussian noise together."""
     from dp_accounting import dp_event

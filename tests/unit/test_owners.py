@@ -133,6 +133,13 @@ def test_owners_are_counted_of_all_rows() -> None:
     assert asked.ledger.events == ()
 
 
+def test_what_a_public_table_says_of_owners_it_meets_does_not_count() -> None:
+    """None of its rows comes or goes: a person moves everything, once."""
+    public = replace(MEETING, tables=(MEETING.tables[0], replace(MEETING.tables[1], private=False)))
+    moves = Instance.of(engine_of(public)).move_of_owners(("o",))
+    assert (moves.euclidean, moves.absolute) == (1, 1)
+
+
 def test_what_is_stated_for_rows_is_refused_where_results_are_clipped() -> None:
     """Also where a row is the unit: a gauge says nothing about results that count less, the more there are."""
     asked = curator_of(ROWS)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpjoin.privacy.rational import exp_lower, exp_upper, log_lower, log_upper, sqrt_lower, sqrt_upper
+from dpjoin.privacy.rational import _quotient, exp_lower, exp_upper, log_lower, log_upper, sqrt_lower, sqrt_upper
 
 
 @pytest.mark.parametrize("x", [Fraction(-(10**6)), Fraction(-(10**100)), Fraction(-(10**30), 7)])
@@ -23,6 +23,11 @@ def test_exact_points_are_exact() -> None:
     assert log_lower(Fraction(1)) == log_upper(Fraction(1)) == 0
     assert sqrt_lower(Fraction(49, 4)) == sqrt_upper(Fraction(49, 4)) == Fraction(7, 2)
     assert sqrt_lower(Fraction(0)) == sqrt_upper(Fraction(0)) == 0
+
+
+@pytest.mark.parametrize(("top", "down", "up"), [(6, 2, 2), (7, 2, 3), (0, 0, 0), (-7, -3, -2)])
+def test_quotients_are_the_nearest_whole_numbers_on_either_side(top: int, down: int, up: int) -> None:
+    assert (_quotient(top, 3, 0), _quotient(top, 3, 1)) == (down, up)
 
 
 def test_arguments_without_a_value_are_refused() -> None:

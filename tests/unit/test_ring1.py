@@ -328,6 +328,15 @@ def test_weighted_rows_answer_only_what_is_proved_for_them() -> None:
     assert child.unit == Fraction(1, 16)
 
 
+@pytest.mark.parametrize(("cost", "width"), [(RHO, None), (Approximate(Fraction(1), Fraction(1, 10**7)), 100)])
+def test_a_noisy_bound_has_one_sided_noise(cost: Any, width: int | None) -> None:
+    """Without a half-width rho buys noise of both signs, and the bound could be below the truth."""
+    made = curator(engine())
+    with pytest.raises(BudgetError, match=r"half_width \(.*\) must be given for a Concentrated cost, and for no other"):
+        made.sensitivity_bound(cost, half_width=width)
+    assert made.ledger.events == ()
+
+
 def test_what_is_asked_of_the_whole_is_refused_by_a_part() -> None:
     """Degrees, ranks, exchanges, counts of public tables, labels, further parts."""
     made = curator(engine(public=True))
@@ -341,6 +350,7 @@ def test_what_is_asked_of_the_whole_is_refused_by_a_part() -> None:
             lambda: child.exchange(),  # noqa: B023
             lambda: child.public_counts("s", ("b",)),  # noqa: B023
             lambda: child.labels("l", [], {}, attributes=("b",)),  # noqa: B023
+            lambda: child.participation([question]),  # noqa: B023
             lambda: child.restrict("other", {"y": {"r": {}}}, [cost]),  # noqa: B023
         ):
             with pytest.raises(BudgetError, match="of the whole instance"):

@@ -177,6 +177,10 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
         lambda: schema_of(table("r", "o", "a"), table("s", "o", "v", "w", "b", owner=("v", "w"))),
     ),
     (r"neighbours \('remove'\) must be", lambda: replace(SHAPES["two tables"], neighbours="remove")),
+    (
+        r"max_results \(16777217\) must be at most 16,777,216",
+        lambda: replace(SHAPES["two tables"], max_results=2**24 + 1),
+    ),
     (r"max_results \(0\) must be at least 1", lambda: replace(SHAPES["two tables"], max_results=0)),
 ]
 
