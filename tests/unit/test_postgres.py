@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import dpjoin as dj
 from dpjoin.cli import doctor
 from dpjoin.cli.commands import app
+from dpjoin.engine import postgres as on_postgres
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.sources import same_source
 from dpjoin.errors import SourceError, SpecError
@@ -298,6 +299,25 @@ def test_a_lost_connection_ends_the_release(postgres_server: postgres.Server) ->
     )
     with pytest.raises(SourceError, match="was lost, and with it the state of the data"):
         engine.exact_join_size()
+
+
+def test_one_state_from_the_first_table_on(postgres_server: postgres.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others write between the opening of two tables is in neither."""
+    sources = postgres_server.load(rows(100))
+    described = on_postgres._described
+
+    def then_written(name: str, *rest: Any) -> Any:
+        found = described(name, *rest)
+        if name == "r":
+            postgres_server.execute("DELETE FROM s WHERE k < 25")
+        return found
+
+    monkeypatch.setattr(on_postgres, "_described", then_written)
+    engine = DuckEngine(KEYED, sources, attributes=("a", "b"))
+    assert engine.exact_join_size() == 50 * 2 * 2
+    with postgres_server.connected() as cursor:
+        cursor.execute("SELECT count(*) FROM s")
+        assert cursor.fetchone() == (50,)
 
 
 @pytest.mark.parametrize(
