@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 import dpjoin as dj
+from dpjoin.cli.init import Wishes, draft, read_source
 from dpjoin.engine import scan, spill
 from dpjoin.engine.duck import DuckEngine
 from dpjoin.engine.interface import Labels, RowWeights
@@ -418,6 +420,27 @@ def test_a_row_does_not_decide_how_others_are_spelt(tmp_path: Path, monkeypatch:
         joined = dj.Schema(tables, (dj.Attribute(name="k", key=True),))
         engine = DuckEngine(joined, {"r": (path, "r"), "s": pa.table({"k": ["a"]})}, attributes=())
         assert engine.exact_join_size() == 9
+
+
+def test_types_that_list_values_are_told_without_them(tmp_path: Path) -> None:
+    """DuckDB's ENUM is often made from a column's values: they stood in first specs, which are public, and in errors"""
+    with duckdb.connect(tmp_path / "r.duckdb") as connection:
+        connection.execute("CREATE TYPE name AS ENUM ('it''s ) SECRET', 'b\"SECRET', ', ')")
+        connection.execute("CREATE TABLE r (k INTEGER, a name, s STRUCT(a name), l name[])")
+        connection.execute("INSERT INTO r SELECT 1, x, {a: x}, [x] FROM (SELECT CAST(', ' AS name) AS x)")
+    source = read_source(f"{tmp_path / 'r.duckdb'}:r")
+    text = draft([source], Wishes(learn=True), folder=tmp_path).text
+    assert "secret" not in text.lower()
+    assert set(tomllib.loads(text)["attributes"]) == {"k", "a"}
+    for column in "asl":
+        asked = dj.Attribute(name=column, range=(0, 1))
+        schema = dj.Schema((dj.Table(name="r", attributes=(column,)),), (asked,))
+        with pytest.raises(dj.SourceError, match=r"has type .*ENUM") as error:
+            DuckEngine(schema, {"r": (tmp_path / "r.duckdb", "r")}, attributes=(column,))
+        assert "SECRET" not in str(error.value)
+    listed = dj.Schema((dj.Table(name="r", attributes=("a",)),), (dj.Attribute(name="a", values=(", ", "x")),))
+    engine = DuckEngine(listed, {"r": (tmp_path / "r.duckdb", "r")}, attributes=("a",))
+    assert engine.exact_answers([kronecker(listed, {"a": CELLS})])[0].tolist() == [1, 0]
 
 
 def test_values_that_are_not_listed_may_have_degrees_up_to_the_threshold() -> None:

@@ -235,7 +235,7 @@ _CATEGORIES, _EDGES = "the public list of categories", "edges in increasing orde
 _BINNED, _WHOLE_BINS = "learn = { bins = 8 }", "learn = { bins = 8, whole = true }"
 _DOMAINS = (
     ("text", "values", f"{_CATEGORIES}; for numbers, bins or range instead", "learn = true"),
-    ("VARCHAR|ENUM.*", "values", _CATEGORIES, "learn = true"),
+    ("VARCHAR|ENUM", "values", _CATEGORIES, "learn = true"),
     (_WHOLE_TYPES, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]", _BINNED),
     ("FLOAT|DOUBLE|DECIMAL.*", "bins", f"{_EDGES} [0, 0.5, 10, inf]", _BINNED),
     ("DATE|TIMESTAMP.*", "bins", f"{_EDGES} [2020-01-01, 2021-01-01]", f'part = "date"\n{_BINNED}'),
@@ -348,7 +348,7 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
     if source.stored is not None:
         raise SpecError(f"--public-domain {item}: values are read from files only; list them in the spec")
     kind = dict(source.columns)[column]
-    if not re.fullmatch(f"text|VARCHAR|BOOLEAN|ENUM.*|{_WHOLE_TYPES}", kind, re.DOTALL):
+    if not re.fullmatch(f"text|VARCHAR|BOOLEAN|ENUM|{_WHOLE_TYPES}", kind, re.DOTALL):
         raise SpecError(f"--public-domain {item}: type {kind} is not text or whole numbers; write bins in the spec")
     with connected() as connection:
         opened = open_source(

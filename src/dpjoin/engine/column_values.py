@@ -100,7 +100,7 @@ def listed_value(column: Column) -> str:
         number = encode.number_of(column)
         whole = f"{dialect.is_whole(number)} AND abs({number}) <= {FLOAT_LIMIT}"
         return f"CASE WHEN {whole} THEN {dialect.cast(number, 'DOUBLE', 'BIGINT')} END"
-    return dialect.text(column.sql, column.type) if column.type.startswith("ENUM") else column.sql
+    return dialect.text(column.sql, column.type) if column.type == "ENUM" else column.sql
 
 
 def number_value(column: Column) -> str:

@@ -78,7 +78,7 @@ class Column:
             return "float"
         if self.type == "BOOLEAN":
             return "boolean"
-        if self.type == "VARCHAR" or self.type.startswith("ENUM"):
+        if self.type in {"VARCHAR", "ENUM"}:
             return "text"
         if self.type.endswith("]") or self.type.startswith(("STRUCT", "MAP", "UNION", "VARIANT")):
             return "nested"

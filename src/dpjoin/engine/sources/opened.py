@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -84,10 +85,15 @@ class Opening:
 
     def _described(self, origin: str, is_untyped: Callable[[str], bool]) -> OpenedTable:
         columns = []
-        for column, kind, *_ in self.connection.execute(f"DESCRIBE {self.view}").fetchall():
+        for column, described, *_ in self.connection.execute(f"DESCRIBE {self.view}").fetchall():
+            kind = _LISTED.sub("ENUM", described)
             untyped = is_untyped(column) or kind.strip('"') == "NULL"
             columns.append(Column(column, kind.strip('"').upper() if "(" not in kind else kind, untyped=untyped))
         return OpenedTable(self.name, self.view, tuple(columns), origin)
+
+
+_LISTED = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, )?)*\)")
+"""A type that lists the values of its column, which messages and first specs must not."""
 
 
 @contextmanager
