@@ -272,11 +272,8 @@ def _attribute(
         return f'{head}\npart = "hour"   # 0 to 23\n', "declared"
     for types, described, hint, learned in _DOMAINS:
         if re.fullmatch(types, kind, re.DOTALL):
-            if (
-                learned == _BINNED
-                and re.fullmatch(_WHOLE_TYPES, kind)
-                and any(s.sniffed for s in sources if s.name == table)
-            ):
+            guessed = any(s.sniffed for s in sources if s.name == table)
+            if learned == _BINNED and guessed and re.fullmatch(_WHOLE_TYPES, kind):
                 learned = _WHOLE_BINS
             if wishes.ask is not None:
                 return _asked(head, name, kind, described, learned, wishes)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import flag, frozen, instance, join_value, mapping, names, text, whole
+from dpjoin.canonical import flag, frozen, instance, join_value, mapping, names, settle, text, whole
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Group
@@ -118,10 +119,8 @@ class Clip:
     steep: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "owner", names(self.owner, "clipping: owner"))
-        object.__setattr__(self, "limit", whole(self.limit, "clipping: limit", least=1))
-        object.__setattr__(self, "full", whole(self.full, "clipping: full", least=1))
-        object.__setattr__(self, "steep", flag(self.steep, "clipping: steep"))
+        positive = partial(whole, least=1)
+        settle(self, "clipping", owner=names, limit=positive, full=positive, steep=flag)
         if self.limit > MOST_RESULTS or self.full > MOST_FULL:
             raise SpecError(f"clipping: limit must be at most {MOST_RESULTS:,} and full at most {MOST_FULL:,}")
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dpjoin.canonical import flag, mapping, shown, whole
+from dpjoin.canonical import flag, mapping, settle, shown, whole
 from dpjoin.errors import SpecError, suggest
 
 if TYPE_CHECKING:
@@ -38,11 +39,9 @@ class Learn:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        bins = self.bins if self.bins is None else whole(self.bins, "learn: bins", least=1)
-        object.__setattr__(self, "bins", bins)
-        object.__setattr__(self, "values", whole(self.values, "learn: values", least=1))
-        object.__setattr__(self, "whole", flag(self.whole, "learn: whole"))
-        for key, given, most in (("bins", bins or 1, MOST_BINS), ("values", self.values, MOST_LISTED)):
+        positive = partial(whole, least=1)
+        settle(self, "learn", values=positive, whole=flag, **({} if self.bins is None else {"bins": positive}))
+        for key, given, most in (("bins", self.bins or 1, MOST_BINS), ("values", self.values, MOST_LISTED)):
             if given > most:
                 raise SpecError(f"learn: {key} ({given}) must be at most {most}")
 

@@ -616,7 +616,6 @@ def product_group(
     schema: Schema, weights: Mapping[str, tuple[Sequence[str], Any]], *, name: str = "products"
 ) -> Products:
     """A checked `Products` group; see `Workload.products`."""
-    name = text(name, "a group's name")
     weights = mapping(weights, f"products {name!r}: weights")
     if not weights:
         raise SpecError(f"products {name!r} must give weights for at least one table")

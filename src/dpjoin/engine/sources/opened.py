@@ -37,14 +37,9 @@ class OpenedTable:
         if self.endless:
             return Column(name, "VARCHAR", untyped=True)
         names = [c.name for c in self.columns]
-        raise SourceError(
-            f"table {self.name!r}: {self.origin} has no column {name!r}; "
-            + (
-                f"{near} (it has: {', '.join(names)})"
-                if "?" in (near := suggest(name, names))
-                else f"it has: {', '.join(names)}"
-            )
-        )
+        near, known = suggest(name, names), f"it has: {', '.join(names)}"
+        told = f"{near} ({known})" if "?" in near else known
+        raise SourceError(f"table {self.name!r}: {self.origin} has no column {name!r}; {told}")
 
 
 @dataclass(frozen=True)
@@ -86,14 +81,11 @@ class Opening:
     def _described(self, origin: str, is_untyped: Callable[[str], bool]) -> OpenedTable:
         columns = []
         for column, described, *_ in self.connection.execute(f"DESCRIBE {self.view}").fetchall():
-            kind = _LISTED.sub("ENUM", described)
+            # A type may list the values of its column, which messages and first specs must not.
+            kind = re.sub(r"ENUM\((?:'(?:[^']|'')*'(?:, )?)*\)", "ENUM", described)
             untyped = is_untyped(column) or kind.strip('"') == "NULL"
             columns.append(Column(column, kind.strip('"').upper() if "(" not in kind else kind, untyped=untyped))
         return OpenedTable(self.name, self.view, tuple(columns), origin)
-
-
-_LISTED = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, )?)*\)")
-"""A type that lists the values of its column, which messages and first specs must not."""
 
 
 @contextmanager
