@@ -10,7 +10,7 @@ import numpy as np
 from dpjoin.engine.integers import Exact
 from dpjoin.engine.interface import Scope
 from dpjoin.spec.schema import Schema
-from dpjoin.spec.workload import IntArray, Products
+from dpjoin.spec.workload import IntArray, Products, widest
 
 
 def placed(schema: Schema, scope: Scope) -> dict[str, Scope]:
@@ -27,10 +27,9 @@ def placed(schema: Schema, scope: Scope) -> dict[str, Scope]:
 def by_tables(schema: Schema, wanted: Sequence[Scope]) -> dict[Scope, list[tuple[Scope, ...]]]:
     """The scopes that lie in no other, by which tables look at them: for each scope what each of these looks at."""
     found: dict[Scope, list[tuple[Scope, ...]]] = {}
-    for scope in wanted:
-        if not any(set(scope) < set(s) for s in wanted):
-            parts = placed(schema, scope)
-            found.setdefault(tuple(parts), []).append(tuple(parts.values()))
+    for scope in widest(wanted):
+        parts = placed(schema, scope)
+        found.setdefault(tuple(parts), []).append(tuple(parts.values()))
     return found
 
 

@@ -27,7 +27,7 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import LISTED
 from dpjoin.spec.schema import Schema
-from dpjoin.spec.workload import CELLS, Workload, kronecker
+from dpjoin.spec.workload import CELLS, Workload, kronecker, widest
 
 Scope = tuple[str, ...]
 Count = Callable[[str, Scope], Numbers]
@@ -62,8 +62,7 @@ def own_scopes(workload: Workload, table: str, common: Sequence[str]) -> list[tu
     """The marginals of a table that the workload's queries are made of, without the listed value."""
     kept = kept_attributes(workload, table, common)
     shared = set(shared_attributes(workload.schema, common))
-    scopes = dict.fromkeys(tuple(a for a in kept if a in shared or a in g.scope) for g in workload.groups)
-    return [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
+    return widest(tuple(a for a in kept if a in shared or a in g.scope) for g in workload.groups)
 
 
 def measure_tables(
@@ -95,7 +94,7 @@ def measure_tables(
         if links:
             scopes = [s for s in asked if any(stands_out(by, schema.cells(s), schema.cells(by.key)) for by in ranked)]
             scopes += _with_enough_rows(schema, [s for s in asked if s not in scopes], key, links, total.noisy)
-            scopes = [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
+            scopes = widest(scopes)
         elif not listed:
             scopes = without_hidden(schema, asked, key, ranked, total.noisy / _deviation(curator, len(asked)))
         in_parts = bool(links) or set(scopes) != set(asked)
@@ -194,7 +193,7 @@ def without_hidden(
             found[scope] = None
         else:
             found |= dict.fromkeys(schema.in_order((*at, a)) for a in own)
-    return [s for s in found if not any(set(s) < set(t) for t in found)]
+    return widest(found)
 
 
 def _deviation(curator: Curator, marginals: int) -> float:
@@ -221,7 +220,7 @@ def _with_enough_rows(
             found |= dict.fromkeys(each)
         else:
             found |= dict.fromkeys([at, *(schema.in_order((*link, a)) for link in links for a in own)])
-    return [s for s in found if not any(set(s) < set(t) for t in found)]
+    return widest(found)
 
 
 def _at_each_link(schema: Schema, scopes: Sequence[Scope], key: Sequence[str], links: Sequence[Scope]) -> list[Scope]:
@@ -238,5 +237,4 @@ def _importance(workload: Workload, scope: Sequence[str]) -> float:
 
 def measured_scopes(workload: Workload) -> list[tuple[str, ...]]:
     """The scopes that a workload's error is predicted over: those in no other."""
-    scopes = clique_scopes(workload.groups) + [g.scope for g in workload.groups]
-    return [s for s in dict.fromkeys(scopes) if not any(set(s) < set(t) for t in scopes)] or [()]
+    return widest(clique_scopes(workload.groups) + [g.scope for g in workload.groups]) or [()]

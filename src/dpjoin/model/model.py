@@ -19,7 +19,7 @@ from dpjoin import constants
 from dpjoin.model.junction import Calibrated, IntArray, JunctionTree
 from dpjoin.model.terms import SINGLE_CELLS, BoolArray, Domain, DType, FloatArray, Marginals, Scope, Terms
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.spec.workload import Group, Kronecker, marginal_of
+from dpjoin.spec.workload import Group, Kronecker, marginal_of, widest
 
 if TYPE_CHECKING:
     from dpjoin.model.fit import Evidence
@@ -384,8 +384,7 @@ def answers_on(marginal: Marginals, group: Group) -> FloatArray:
 
 def clique_scopes(groups: Sequence[Group]) -> list[Scope]:
     """The scopes of the groups that lie in no other group's scope."""
-    scopes = list(dict.fromkeys(g.scope for g in groups if isinstance(g, Kronecker) and g.scope))
-    return [s for s in scopes if not any(set(s) < set(t) for t in scopes)]
+    return widest(g.scope for g in groups if isinstance(g, Kronecker) and g.scope)
 
 
 def state_of(model: Model) -> dict[str, Any]:

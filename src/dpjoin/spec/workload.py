@@ -222,6 +222,16 @@ def marginal_of(group: Kronecker) -> Kronecker:
     return Kronecker(group.name, group.scope, (CELLS,) * len(group.scope), group.shape)
 
 
+def widest(scopes: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Those that lie in no other, each once.
+
+    >>> widest([("a",), ("a", "b"), ("c",), ("a", "b")])
+    [('a', 'b'), ('c',)]
+    """
+    some = list(dict.fromkeys(scopes))
+    return [s for s in some if not any(set(s) < set(t) for t in some)]
+
+
 def _running_sums(cells: NDArray[Any], axis: int, kind: str, rows: slice) -> NDArray[Any]:
     """Some of the cells, prefixes or ranges along an axis, without a matrix; floats add up in double precision."""
     if kind == "cells":
