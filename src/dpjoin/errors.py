@@ -41,6 +41,9 @@ class ReleaseError(DpjoinError):
     """A release cannot be written, read, or asked this."""
 
 
+STOPPED = "Query interrupted"
+
+
 class SpecWarning(UserWarning):
     """The spec is probably not meant so; the message says what to change."""
 
@@ -59,6 +62,11 @@ class DeltaWarning(SpecWarning):
 
 class PublicSourceWarning(SpecWarning):
     """A private and a public table have the same source: its rows go into the release as they are."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether somebody stopped the program; DuckDB at work says so in an error of its own."""
+    return isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and str(error) == STOPPED)
 
 
 def suggest(word: object, known: Iterable[str]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import time
+import tomllib
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +20,13 @@ import pytest
 import dpjoin
 from dpjoin.auto import registry as methods
 from dpjoin.cli import printing, screens
+from dpjoin.engine.sources.opened import unreadable
+from dpjoin.errors import STOPPED
 from dpjoin.model.joined import Joined
 from dpjoin.model.model import Model
 from dpjoin.model.union import Union
 from dpjoin.released.result import Answers
+from support.paths import ROOT
 from support.shop import SPEC, journal_lines, make_shop, run
 
 
@@ -350,6 +356,63 @@ def test_an_interrupted_release_says_that_the_budget_counts(capsys, tmp_path, mo
         assert words in line
     assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "shop.ledger.jsonl", *kept])
     assert [e["what"] for e in journal_lines(spec)] == ["begun", "failed"]
+
+
+def test_an_interruption_is_none_of_the_files(capsys, tmp_path, monkeypatch):
+    """DuckDB raises an error of its own, which is no word about a file; the budget counts, and that is said."""
+    code = """import duckdb, os, signal, threading
+from dpjoin.errors import is_interrupt
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    duckdb.sql("SELECT sum(sin(a.range * b.range)) FROM range(10000000) a, range(10000000) b").fetchall()
+except BaseException as error:
+    print(is_interrupt(error))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n"
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise RuntimeError(STOPPED)
+
+    spec = make_shop(tmp_path)
+    with pytest.raises(KeyboardInterrupt), unreadable("visits", "file 'v.csv'", "CSV"):
+        interrupted()
+    monkeypatch.setattr(methods, "Curator", interrupted)
+    code, out, err = run(capsys, "release", spec, "-o", tmp_path / "out")
+    assert (code, out) == (130, "")
+    assert "interrupted: nothing was written" in err.splitlines()[-1]
+    assert "counts as spent" in err.splitlines()[-1]
+
+
+def test_an_interruption_before_all_is_loaded_leaves_quietly(monkeypatch):
+    """The command is `dpjoin.__main__`, which loads the rest."""
+    monkeypatch.setitem(sys.modules, "dpjoin.cli.commands", Interrupting("dpjoin.cli.commands"))
+    with pytest.raises(SystemExit) as left:
+        importlib.import_module("dpjoin.__main__").main()
+    assert left.value.code == 130
+    (script,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"].values()
+    assert script == "dpjoin.__main__:main"
+
+
+class Interrupting(types.ModuleType):
+    """A module that is stopped as it is loaded."""
+
+    def __getattr__(self, name: str) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_as_the_journal_is_written_says_so(capsys, tmp_path, monkeypatch):
+    """The line may be on disk by then."""
+    spec, whole = make_shop(tmp_path), os.fsync
+
+    def interrupted(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", whole)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    code, out, err = run(capsys, "release", spec, "-o", tmp_path / "out")
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-1].startswith("interrupted: no row was read, and the budget counts as spent where ")
+    assert journal_lines(spec)[0]["what"] == "begun"
 
 
 def test_answer_from_the_model_has_error_bars(capsys, shop):

@@ -15,7 +15,7 @@ import typer
 
 from dpjoin.cli.specs import about, opened_sources, read_spec, say, show_warnings
 from dpjoin.cli.writing import check_file, check_new, csv_text, free_folder, write_new, write_table
-from dpjoin.errors import DpjoinError, ReleaseError, SpecError
+from dpjoin.errors import DpjoinError, ReleaseError, SpecError, is_interrupt
 
 app = typer.Typer(
     name="dpjoin",
@@ -74,6 +74,8 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if hasattr(error, "format_message"):  # a wrong verb, option or argument, as Typer found it
             _leave(_usage(error), 2)
+        if is_interrupt(error):
+            sys.exit(130)
         # A traceback or a message could quote private rows, so neither is shown unless asked for.
         if os.environ.get("DPJOIN_DEBUG"):
             raise

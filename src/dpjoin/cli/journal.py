@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpjoin.cli.specs import say
 from dpjoin.engine.sources import has_no_tables, is_remote, named_files, public_address
 from dpjoin.errors import ReleaseError
 from dpjoin.privacy.accounting import Budget
@@ -108,7 +109,11 @@ def recorded(
     about = {"spec": spec.name, "out": str(out)}
     digest = hashlib.sha256(spec.read_bytes() if text is None else text).hexdigest()
     charge = {"epsilon": budget.epsilon, "delta": budget.delta, "spec_sha256": digest}
-    _append(journal, {"what": "begun", **charge, **about, "sources": list(sources)})
+    try:
+        _append(journal, {"what": "begun", **charge, **about, "sources": list(sources)})
+    except KeyboardInterrupt:
+        say(f"interrupted: no row was read, and the budget counts as spent where {journal} says that this was begun")
+        raise
     try:
         yield
     except BaseException:

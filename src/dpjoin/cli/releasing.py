@@ -20,7 +20,7 @@ from dpjoin.cli.screens import next_commands, release_summary, show_release
 from dpjoin.cli.specs import about, changed_spec, opened_sources, read_spec, say, show_warnings
 from dpjoin.cli.writing import claimed
 from dpjoin.engine.memory import memory_of
-from dpjoin.errors import DpjoinError, ReleaseError, SpecError, SpecWarning
+from dpjoin.errors import DpjoinError, ReleaseError, SpecError, SpecWarning, is_interrupt
 from dpjoin.privacy.accounting import Budget
 from dpjoin.released.files import load, save
 from dpjoin.released.kept import forget, keep, texts_of
@@ -148,11 +148,12 @@ def _counted(job: Job, out: Path) -> Iterator[None]:
         yield
     except DpjoinError as error:
         raise type(error)(f"{error}; {counts}") from None
-    except KeyboardInterrupt:
-        say(
-            f"interrupted: nothing was written to {out}, and {counts}; to run it again, which spends it once more: "
-            f"{job.again}"
-        )
+    except BaseException as error:
+        if is_interrupt(error):
+            told = (
+                f"nothing was written to {out}, and {counts}; to run it again, which spends it once more: {job.again}"
+            )
+            say(f"interrupted: {told}")
         raise
 
 
@@ -170,7 +171,7 @@ def _kept(kept: Path | None, job: Job, out: Path) -> Iterator[None]:
         if out.exists():
             forget(kept)
         else:
-            what = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            what = "interrupted" if is_interrupt(error) else "failed"
             say(f"{what}: the release is finished, but nothing was written to {out}; {told}")
         raise
 

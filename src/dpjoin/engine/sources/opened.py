@@ -13,7 +13,7 @@ import duckdb
 from dpjoin.engine.dialect import DUCKDB, Dialect, identifier
 from dpjoin.engine.encode import Column
 from dpjoin.engine.sources.values import fit_for_duckdb
-from dpjoin.errors import SourceError, suggest
+from dpjoin.errors import SourceError, is_interrupt, suggest
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,8 @@ def unreadable(name: str, origin: str, what: str, *, rows: bool = False) -> Iter
     except SourceError:
         raise
     except Exception as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         raise SourceError(f"table {name!r}: {origin} cannot be read as {what} data: {_cause(error, rows)}") from None
 
 
