@@ -188,8 +188,16 @@ def test_missing_and_unreadable_files(tmp_path: Path, connection: Any) -> None:
         assert "secret" not in text
     assert "has an unknown extension '.xls'; use one of .csv" in opening("d.xls", b"")
     assert "has no header" in opening("e.csv", b"")
-    assert "must name every column once" in opening("f.csv", b"k,K\n1,2\n")
+    assert "has two columns named 'K' (case aside); rename" in opening("f.csv", b"k,K\n1,2\n")
+    assert "has no name for column 1; write one" in opening("h.csv", b",k,l\n0,1,2\n")
     assert "cannot be read as SQLite data" in opening("g.db", b"SQLite format 3\x00 and no more", "people")
+
+
+@pytest.mark.parametrize("header", ["a;b, c;d", '"a, b, c, d";e;f', "a,b,c;d", "a|b|c,d", "a\tb, c\td"])
+def test_what_stands_between_names_is_what_is_there_most(header, tmp_path):
+    """By the header alone, whatever is inside of names, quoted or not."""
+    (tmp_path / "v.csv").write_text(f"{header}\n1,2;3,4\n")
+    assert len(column_names(tmp_path / "v.csv")) == 3
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "db"])

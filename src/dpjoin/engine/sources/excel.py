@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpjoin.engine.sources.opened import OpenedTable, Opening, unreadable
+from dpjoin.engine.sources.opened import OpenedTable, Opening, check_names, unreadable
 from dpjoin.engine.sources.values import ROWS_AT_ONCE, text, wanted, with_all
 from dpjoin.errors import SourceError, suggest
 
@@ -65,8 +65,7 @@ def _names(name: str, origin: str, header: tuple[Any, ...]) -> list[str]:
         cells.pop()
     if not cells:
         raise SourceError(f"table {name!r}: {origin} has no header; write the column names in the sheet's first row")
-    if "" in cells or len({c.lower() for c in cells}) != len(cells):
-        raise SourceError(f"table {name!r}: {origin} must name every column once in its first row (case aside)")
+    check_names(name, origin, cells, named=True)
     return cells
 
 

@@ -69,12 +69,7 @@ class Opening:
     def registered(self, origin: str, table: Any, untyped: Collection[str] = ()) -> OpenedTable:
         """An Arrow table as the view; what DuckDB would fail on is made fit before."""
         names = list(table.column_names)
-        folded = [n.lower() for n in names]
-        if len(set(folded)) != len(folded):
-            twice = next(n for i, n in enumerate(names) if n.lower() in folded[:i])
-            raise SourceError(
-                f"table {self.name!r}: {origin} has two columns named {twice!r} (case aside); rename one of them"
-            )
+        check_names(self.name, origin, names)
         self.connection.register(self._called, fit_for_duckdb(table, self.columns))
         return self._described(origin, untyped.__contains__)
 
@@ -86,6 +81,17 @@ class Opening:
             untyped = is_untyped(column) or kind.strip('"') == "NULL"
             columns.append(Column(column, kind.strip('"').upper() if "(" not in kind else kind, untyped=untyped))
         return OpenedTable(self.name, self.view, tuple(columns), origin)
+
+
+def check_names(table: str, origin: str, names: Sequence[str], *, named: bool = False) -> None:
+    """Refuse names of columns that say which is which no better than in SQL; `named` if each must have one."""
+    folded = [n.lower() for n in names]
+    if named and "" in names:
+        told = f"has no name for column {names.index('') + 1}; write one, or remove the column"
+        raise SourceError(f"table {table!r}: {origin} {told}")
+    if twice := [n for i, n in enumerate(names) if n.lower() in folded[:i]]:
+        told = f"has two columns named {twice[0]!r} (case aside); rename one of them"
+        raise SourceError(f"table {table!r}: {origin} {told}")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import codecs
 import csv
 import gzip
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from typing import IO, Any
 
 from dpjoin.engine.dialect import literal
 from dpjoin.engine.sources.connections import held_folder, remove_later
-from dpjoin.engine.sources.opened import OpenedTable, Opening, unreadable
+from dpjoin.engine.sources.opened import OpenedTable, Opening, check_names, unreadable
 from dpjoin.engine.sources.places import TEXT_FILES, extension, glob
 from dpjoin.errors import SourceError
 
@@ -72,16 +73,15 @@ def line_rows(place: str) -> str:
 
 def _layout(name: str, origin: str, header: str, *, tabs: bool) -> tuple[list[str], str]:
     """The names of the columns, and what stands between them."""
-    delimiter = "\t" if tabs else next((d for d in ",;\t|" if d in header), ",")
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    delimiter = "\t" if tabs else max(",;\t|", key=unquoted.count)
     try:
         names = next(csv.reader([header], delimiter=delimiter), [])
     except csv.Error:
         names = []
     if not names:
         raise SourceError(f"table {name!r}: {origin} has no header; write the column names in its first line")
-    folded = [n.lower() for n in names]
-    if len(set(folded)) != len(folded) or "" in names:
-        raise SourceError(f"table {name!r}: {origin} must name every column once in its first line (case aside)")
+    check_names(name, origin, names, named=True)
     return names, delimiter
 
 
