@@ -227,6 +227,24 @@ def test_types_of_text_files_are_taken_from_their_rows(capsys, shop, tmp_path):
     assert run(capsys, "release", spec, "-o", tmp_path / "out")[0] == 0
 
 
+def test_numbers_and_dates_as_people_write_them_are_told(capsys, tmp_path):
+    """Before anything is spent: decimal commas, currencies, percents and such dates are text to a release."""
+    rows = "3,5;$1,200;12%;31.12.2020;2/3/1999 10:00;05123;A1;12\n-7;$5;3%;1.2.2021;12/30/2001 9:00;00012;B,2;7\n"
+    rows += ";;;;;;;NA\n"
+    table = _csv(tmp_path, "t.csv", "comma;money;share;german;american;code;word;whole\n" + rows)
+    spec = tmp_path / "t.toml"
+    code, _, err = run(capsys, "init", table, "-o", spec)
+    assert code == 0
+    (told,) = [line for line in err.splitlines() if line.startswith("stays text")]
+    assert told.startswith(
+        "stays text   comma, money, share, german, american (numbers or dates like 3,5 or 31.12.2020;"
+    )
+    learned = {a: body.get("learn") for a, body in tomllib.loads(spec.read_text())["attributes"].items()}
+    assert learned == dict.fromkeys(("comma", "money", "share", "german", "american", "code", "word"), True) | {
+        "whole": {"bins": 8, "whole": True}
+    }
+
+
 def test_a_draft_can_be_released_as_it_is(capsys, shop, tmp_path):
     """What nobody declared is learned: lists of text, bins of numbers and of dates; nothing is left to fill in."""
     spec = tmp_path / "shop.toml"

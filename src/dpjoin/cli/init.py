@@ -14,7 +14,7 @@ from pathlib import Path
 from dpjoin.cli.keys import Columns, Source, chosen_keys, is_identifier, named_attributes
 from dpjoin.cli.metadata import declarations
 from dpjoin.engine.dialect import identifier
-from dpjoin.engine.sniff import TEXT, column_types
+from dpjoin.engine.sniff import ODD, TEXT, column_types
 from dpjoin.engine.sources import (
     column_names,
     connected,
@@ -177,6 +177,11 @@ def _decisions(
         "left out": "left out     {} (called like identifiers, or without a domain; the spec says how to keep one)",
     }
     lines += [words[kind].format(_few(by_kind[kind])) for kind in words if kind in by_kind]
+    if odd := [c for s in sources for c, kind in s.columns if kind == ODD]:
+        like = ODD.removeprefix("text, as ")
+        lines.append(
+            f"stays text   {_few(odd)} (numbers or dates like {like}; written 3.5 and 2020-12-31 they are read)"
+        )
     if any(s.sniffed for s in sources):
         files_of = _few([s.path.name for s in sources if s.sniffed])
         lines.append(f"types        taken from the rows of {files_of}, and public with the spec; no value is")
@@ -234,7 +239,7 @@ def _table(
 _CATEGORIES, _EDGES = "the public list of categories", "edges in increasing order, like"
 _BINNED, _WHOLE_BINS = "learn = { bins = 8 }", "learn = { bins = 8, whole = true }"
 _DOMAINS = (
-    ("text", "values", f"{_CATEGORIES}; for numbers, bins or range instead", "learn = true"),
+    (f"{TEXT}|{ODD}", "values", f"{_CATEGORIES}; for numbers, bins or range instead", "learn = true"),
     ("VARCHAR|ENUM", "values", _CATEGORIES, "learn = true"),
     (_WHOLE_TYPES, "bins", f"{_EDGES} [-inf, 0, 10, inf]; or range = [low, high]", _BINNED),
     ("FLOAT|DOUBLE|DECIMAL.*", "bins", f"{_EDGES} [0, 0.5, 10, inf]", _BINNED),
@@ -345,7 +350,7 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
     if source.stored is not None:
         raise SpecError(f"--public-domain {item}: values are read from files only; list them in the spec")
     kind = dict(source.columns)[column]
-    if not re.fullmatch(f"text|VARCHAR|BOOLEAN|ENUM|{_WHOLE_TYPES}", kind, re.DOTALL):
+    if not re.fullmatch(f"{TEXT}|{ODD}|VARCHAR|BOOLEAN|ENUM|{_WHOLE_TYPES}", kind, re.DOTALL):
         raise SpecError(f"--public-domain {item}: type {kind} is not text or whole numbers; write bins in the spec")
     with connected() as connection:
         opened = open_source(
@@ -364,7 +369,7 @@ def _distinct(item: str, source: Source, column: str) -> list[Value]:
         )
     if kind == "BOOLEAN":
         return [False, True]
-    if source.sniffed and kind != TEXT:  # what does not look like the others is missing, or other
+    if source.sniffed and kind not in (TEXT, ODD):  # what does not look like the others is missing, or other
         found = [v for v in found if WHOLE_TEXT.fullmatch(str(v).strip())]
     if all(WHOLE_TEXT.fullmatch(str(v).strip()) for v in found):
         found = [int(v) for v in found]

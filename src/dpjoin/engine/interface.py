@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpjoin.canonical import flag, frozen, instance, join_value, mapping, names, settle, text, whole
+from dpjoin.canonical import flag, frozen, instance, join_value, mapping, names, set_canonical, text, whole
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Group
@@ -120,7 +120,7 @@ class Clip:
 
     def __post_init__(self) -> None:
         positive = partial(whole, least=1)
-        settle(self, "clipping", owner=names, limit=positive, full=positive, steep=flag)
+        set_canonical(self, "clipping", owner=names, limit=positive, full=positive, steep=flag)
         if self.limit > MOST_RESULTS or self.full > MOST_FULL:
             raise SpecError(f"clipping: limit must be at most {MOST_RESULTS:,} and full at most {MOST_FULL:,}")
 

@@ -22,6 +22,14 @@ _LOOKS = {
 }
 """By type, narrowest first, what every text of such a column looks like. A number with leading zeros is a code."""
 
+ODD = "text, as 3,5 or 31.12.2020"
+_WHOLE = r"regexp_full_match({0}, '[+-]?\d+')"
+_ODD = (
+    r"regexp_full_match({0}, '[+-]?[\d. ]*,[\d.,]+|[$€£] ?[+-]?[\d.,]+|[+-]?[\d.,]+ ?[%$€£]"
+    r"|\d\d?[./-]\d\d?[./-](\d\d)?\d\d( .*)?')"
+)
+"""Numbers and dates as people write them: a release reads them as text, and their owner should know before."""
+
 
 def column_types(source: object, table: str | None = None, encoding: str | None = None) -> list[tuple[str, str]]:
     """Names and types of a source's columns; where the format has no types, those that its first rows look like."""
@@ -36,11 +44,13 @@ def column_types(source: object, table: str | None = None, encoding: str | None 
             value = f"trim({identifier(name)})"
             present = f"lower({value}) NOT IN ({missing})"
             tests += [f"bool_and({look.format(value)}) FILTER ({present})" for look in _LOOKS.values()]
+            odd, whole = _ODD.format(value), _WHOLE.format(value)
+            tests.append(f"bool_and({odd} OR {whole}) FILTER ({present}) AND bool_or({odd})")
         with unreadable("table", opened.origin, "tabular"):
             rows = f"(SELECT * FROM {opened.view} LIMIT {SNIFFED_ROWS})"
             (found,) = connection.execute(f"SELECT {', '.join(tests)} FROM {rows}").fetchall()
-        width, looks = len(_LOOKS), {}
+        kinds, looks = (*_LOOKS, ODD), {}
         for i, name in enumerate(untyped):
-            held = found[i * width : (i + 1) * width]
-            looks[name] = next((kind for kind, holds in zip(_LOOKS, held, strict=True) if holds), TEXT)
+            held = found[i * len(kinds) : (i + 1) * len(kinds)]
+            looks[name] = next((kind for kind, holds in zip(kinds, held, strict=True) if holds), TEXT)
         return [(c.name, looks.get(c.name, c.type)) for c in opened.columns]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpjoin.canonical import flag, mapping, settle, shown, whole
+from dpjoin.canonical import flag, mapping, set_canonical, shown, whole
 from dpjoin.errors import SpecError, suggest
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Learn:
 
     def __post_init__(self) -> None:
         positive = partial(whole, least=1)
-        settle(self, "learn", values=positive, whole=flag, **({} if self.bins is None else {"bins": positive}))
+        set_canonical(self, "learn", values=positive, whole=flag, **({} if self.bins is None else {"bins": positive}))
         for key, given, most in (("bins", self.bins or 1, MOST_BINS), ("values", self.values, MOST_LISTED)):
             if given > most:
                 raise SpecError(f"learn: {key} ({given}) must be at most {most}")
