@@ -99,6 +99,22 @@ def test_a_bound_enforced_across_owners(monkeypatch: pytest.MonkeyPatch) -> None
     assert "moves more than the declared" in found
 
 
+def test_a_foreign_key_made_unique_across_persons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty patients share the numbers of their visits with one more: which of two keeps a visit depends on both."""
+    visits = table("r", "o", "v", "a", bounds=bound_by(1, "v"), enforce=True)
+    drugs = table("s", "v", "b", owner_via="v")
+    others = [{"o": 1 + v, "v": v, "a": 0} for v in range(40)]
+    rows: Rows = {"r": others, "s": [{"v": v, "b": 0} for v in range(40)]}
+    more: Rows = {**rows, "r": [*others, *({"o": 0, "v": v, "a": 0} for v in range(40))]}
+    with pytest.raises(dj.SpecError, match="must be unique in the table it points to"):
+        schema_of(visits, drugs)
+    monkeypatch.setattr("dpjoin.spec.persons._linked", lambda schema, t: list(schema.tables[: t.name == "s"]))
+    for module in ("instance", "owners"):
+        monkeypatch.setattr(f"dpjoin.privacy.{module}.check_removals", lambda schema, owner: None)
+    (found,) = replay_violations(clipped_run(engine(schema_of(visits, drugs))), rows, more)
+    assert "moves more than the declared" in found
+
+
 def test_truncation_after_caps() -> None:
     """A person with a hundred rows of one value pushes all others out of a cap, before its own rows are cut to one."""
     first = schema_of(
@@ -191,11 +207,22 @@ def test_tables_composed_in_parallel(unit: tuple[str, ...]) -> None:
     assert bool(overpaid(replayed)) == (not unit)
 
 
-def test_orphans_in_measurements_of_their_table() -> None:
+def test_orphans_in_measurements_of_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prescriptions of a visit that is not there belong to nobody; counted by themselves, they have no bound."""
     schema = SHAPES["deep"]
-    asked = Curator(BruteEngine(schema, {"r": [], "s": []}), Split(budget=GENEROUS))
-    with pytest.raises(dj.BudgetError, match="table 's' by itself must have the owner"):
-        asked.restrict("tables", {"s": OneTable("s", ("b",))}, [RHO])
+
+    def run(kind: type[Curator], rows: Rows, tape: Tape) -> None:
+        curator = attach(kind(BruteEngine(schema, rows), Split(budget=GENEROUS)), tape)
+        (part,) = curator.restrict("tables", {"s": OneTable("s", ("b",))}, [RHO])
+        bound = part.public_bound()
+        assert bound is not None
+        part.join_size(bound, RHO)
+
+    none: Rows = {"r": [], "s": []}
     rows: Rows = {"r": [], "s": [{"v": 0, "b": 0} for _ in range(80)]}
-    assert BruteEngine(schema, rows).one_table("s", (), (), ("b",)).exact_join_size() == 80
+    with pytest.raises(dj.BudgetError, match="table 's' by itself must have the owner"):
+        run(Curator, none, Tape())
+    monkeypatch.setattr("dpjoin.privacy.instance.owner_of", lambda schema, table: schema.unit)
+    monkeypatch.setattr("dpjoin.privacy.instance.rows_per_owner", lambda schema: {"r": 1, "s": 1})
+    (found,) = replay_violations(run, none, rows)
+    assert found == "sensitivity: 'join size' moves more than the declared 1"
