@@ -47,13 +47,11 @@ def report_data(release: Release, manifest: Mapping[str, Any], hashes: Mapping[s
 
 def _about(release: Release, manifest: Mapping[str, Any]) -> dict[str, Any]:
     promised, size = manifest["guarantee"], "SELECT COUNT(*) FROM joined"
-    private, public = release.schema.private_tables, [t.name for t in release.schema.tables if not t.private]
     return {
         "title": title(release.schema),
         "join": describe_join(release.schema),
         "tables": [t.name for t in release.schema.tables],
-        "private": list(private),
-        "public": public,
+        "public": [t.name for t in release.schema.tables if not t.private],
         "rows": manifest["rows"]["count"],
         "each_stands_for": manifest["rows"]["each_stands_for"],
         "size": [float(release.answer(size)[0]), float(release.error(size)[0])],
