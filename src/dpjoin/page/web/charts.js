@@ -90,7 +90,7 @@ function mark(i, x, y) {
 export function lines(at, series, width, label, { apart = false, logarithmic = false } = {}) {
   const many = at.length * series.length > 120;
   const names = series.map((s) => cut(s.label, 18));
-  const left = 58, right = series.length > 1 ? 20 + 7.2 * Math.max(...names.map((n) => n.length)) : 24;
+  const left = 58, right = series.length > 1 ? 26 + 7.4 * Math.max(...names.map((n) => n.length)) : 24;
   const top = 14, height = 360, bottom = height - 46;
   const all = series.flatMap((s) => s.items);
   const known = all.map((i) => i.value).filter((v) => v > 0);
