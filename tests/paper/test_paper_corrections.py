@@ -7,14 +7,19 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpjoin as dj
+from dpjoin.measure.join import domain_of
 from dpjoin.measure.shares import half_width
-from dpjoin.paper.alg2_pmw import paper_rounds
+from dpjoin.model.multiplicative_weights import Iterate
+from dpjoin.paper import alg2_pmw
+from dpjoin.paper.alg2_pmw import Rounds, paper_rounds
 from dpjoin.privacy import noise
-from dpjoin.privacy.accounting import ZERO_CONCENTRATED
+from dpjoin.privacy.accounting import ZERO_CONCENTRATED, Approximate, Pure, Split
 from dpjoin.privacy.conversion import advanced_composition_epsilon, largest_rho
+from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.gauge import gauge, gauge_bound
 from dpjoin.privacy.residual import local_sensitivity, residual_sensitivity, star
 from dpjoin.privacy.truncated import laplace_delta, paper_laplace_half_width
@@ -24,6 +29,7 @@ from dpjoin.theory import Task, facts, hard
 from dpjoin.theory.facts import configurations, copies_of, level_of
 from dpjoin.theory.upper import largest_shift
 from support.audit import distinguishing_violations
+from support.brute import BruteEngine
 from support.figures import abc_schema
 
 BUDGET = dj.Budget(epsilon=1.0, delta=1e-6)
@@ -58,8 +64,28 @@ def learning(*, sign: int, total: float = 1.0, constant: bool = False, rounds: i
     return float(np.abs(queries[:QUERIES] @ (table / total - data)).max()), chosen
 
 
+ONE = Schema((Table(name="T", attributes=("x",)),), (Attribute(name="x", range=(0, 7)),))
+"""A single table: Algorithm 2 alone, with sensitivity one."""
+
+
+COUNT_AND_CELLS = dj.Workload.marginals(ONE, [(), ("x",)])
+
+
+def one_table(each: Fraction) -> tuple[Curator, Bound]:
+    """A Curator of 400 rows with x = 0 and 100 with x = 1, for six rounds of Algorithm 2."""
+    engine, budget = BruteEngine(ONE, {"T": [{"x": 0}] * 400 + [{"x": 1}] * 100}), dj.Budget(epsilon=50.0, delta=1e-6)
+    curator = Curator(engine, Split(budget=budget, paper=True))
+    curator.reserve_rounds(12, Pure(each), Approximate(Fraction(49), HALF / 10**6))
+    bound = curator.public_bound()
+    assert bound is not None
+    return curator, bound
+
+
 def test_the_exponential_mechanism_must_prefer_large_errors() -> None:
     """With the paper's minus sign the best-fitted queries are measured again and again; ours learns."""
+    curator, bound = one_table(Fraction(1))
+    model = [np.array([500]), np.array([400, 100, 0, 200, 0, 0, 0, 0])]  # the fourth cell is off by 200
+    assert curator.worst_query(COUNT_AND_CELLS.groups, model, bound, Pure(Fraction(1))) == (1, 3)
     papers, ours = learning(sign=-1)[0], learning(sign=1)[0]
     start = learning(sign=1, rounds=0)[0]
     assert papers > 0.9 * start
@@ -68,6 +94,9 @@ def test_the_exponential_mechanism_must_prefer_large_errors() -> None:
 
 def test_a_shifted_size_and_a_constant_query_stop_learning() -> None:
     """The count's error is the shift, for ever, and it is chosen for ever. Ours: no shift, no constant queries."""
+    curator, bound = one_table(Fraction(1))
+    model = [np.array([10**6]), np.array([400, 100, 0, 0, 0, 0, 0, 0])]  # all is right but the count
+    assert {curator.worst_query(COUNT_AND_CELLS.groups, model, bound, Pure(Fraction(1)))[0] for _ in range(6)} == {1}
     papers, chosen = learning(sign=1, total=2.0, constant=True)
     ours, other = learning(sign=1)
     assert sum(i == QUERIES for i in chosen) > 0.9 * len(chosen)
@@ -75,7 +104,7 @@ def test_a_shifted_size_and_a_constant_query_stop_learning() -> None:
     assert ours < 0.5 * papers
 
 
-def test_the_average_must_begin_with_the_first_table() -> None:
+def test_the_average_must_begin_with_the_first_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof bounds F_0 … F_{k-1}. For k = 1: F_0 is exact, the bound is 0, and one noisy update makes F_1 wrong."""
     data, query = np.array([0.5, 0.5]), np.array([1.0, 0.0])
     first = np.array([0.5, 0.5])
@@ -85,6 +114,10 @@ def test_the_average_must_begin_with_the_first_table() -> None:
     bound = abs(query @ first - query @ data)
     assert abs(query @ second - query @ data) > bound  # avg of F_1 … F_k
     assert abs(query @ first - query @ data) <= bound  # avg of F_0 … F_{k-1}
+    monkeypatch.setattr(alg2_pmw, "paper_rounds", lambda **_: 1)
+    tables = {"T": pa.table({"x": [0] * 400 + [1] * 100})}
+    cells = dj.release(ONE, dj.Workload.marginals(ONE, 1), tables, BUDGET, profile="paper").answer()
+    assert cells == pytest.approx(np.full(8, cells.sum() / 8))
 
 
 def drop(data: np.ndarray, table: np.ndarray, query: np.ndarray, eta: float) -> float:
@@ -122,6 +155,14 @@ def test_measurements_must_be_clamped() -> None:
     for measured, holds in ((60.0, False), (float(np.clip(60.0, -total, total)), True)):
         x = (measured - 0.0) / (2 * total)
         assert (math.exp(x) <= 1 + x + x * x) == holds
+    steps = {}
+    for each in (Fraction(1, 10**5), Fraction(1)):  # noise of 100,000 and of 1
+        curator, bound = one_table(each)
+        groups = COUNT_AND_CELLS.groups
+        rounds = Rounds(curator, groups, Iterate(domain_of(COUNT_AND_CELLS), 500.0, [(), ("x",)]), bound, Pure(each))
+        steps[each] = [rounds.ask().step for _ in range(6)]
+    assert max(np.abs(steps[Fraction(1, 10**5)])) <= 1
+    assert steps[Fraction(1)] == pytest.approx([(400 - 500 / 8) / 1000] * 6, abs=0.05)
 
 
 def test_the_lemma_on_choices_needs_the_logarithm() -> None:
@@ -222,6 +263,10 @@ def test_a_first_bucket_narrower_than_the_noise_tells_who_is_present() -> None:
     papers, ours = listed(width), listed(2 * width)
     assert distinguishing_violations(papers, 1, 0, budget=BUDGET, runs=60) != []  # type: ignore[arg-type]
     assert distinguishing_violations(ours, 1, 0, budget=BUDGET, runs=60) == []  # type: ignore[arg-type]
+    instance = hard.conforming([(500, 1)])
+    workload = dj.Workload.marginals(instance.schema, 1)
+    release = dj.release(instance.schema, workload, instance.arrow(), BUDGET, method="uniformize", profile="paper")
+    assert [part["values"] for part in release.facts["parts"]] == ["all that are not listed"]
 
 
 def test_sub_instances_must_be_zero_elsewhere() -> None:
@@ -231,6 +276,11 @@ def test_sub_instances_must_be_zero_elsewhere() -> None:
     parts = [set(range(3)), set(range(3, 6))]
     assert sum(sum(1 for a, _ in rows if a in part) for part in parts) == len(rows)
     assert sum(len(rows) for _ in parts) == 2 * len(rows)
+    instance, budget = hard.conforming([(500, 1), (5, 900)]), dj.Budget(epsilon=20.0, delta=1e-6)
+    workload = dj.Workload.marginals(instance.schema, 1)
+    release = dj.release(instance.schema, workload, instance.arrow(), budget, method="uniformize", profile="paper")
+    first, second = (part["size"] for part in release.facts["parts"])
+    assert 500 <= first < 1000 < 4500 <= second
 
 
 def test_noise_can_move_a_value_by_more_than_one_bucket() -> None:
@@ -277,8 +327,6 @@ def test_a_table_inside_another_needs_a_node_of_its_own() -> None:
     """Lemma 4.8 on R1(A), R2(A, B) with five equal rows in R1: T_1 = 5 is of no attribute; a virtual leaf has it."""
     tables = (Table(name="R1", attributes=("A",)), Table(name="R2", attributes=("A", "B")))
     schema = Schema(tables, tuple(Attribute(name=a, range=(0, 3)) for a in "AB"))
-    import pyarrow as pa
-
     known = facts(schema, {"R1": pa.table({"A": [1] * 5}), "R2": pa.table({"A": [1, 1], "B": [0, 1]})}, public=True)
     (found,) = configurations(known, 1.0)
     root = attribute_tree(schema)
@@ -298,6 +346,24 @@ def test_a_guarantee_that_grows_with_n_is_none() -> None:
     assert release.ledger.epsilon <= BUDGET.exact.epsilon
     assert release.ledger.delta <= BUDGET.exact.delta
     assert math.log2(2 * 31) > math.log2(2 * 30)
+
+
+def test_rows_in_several_parts_share_the_budget() -> None:
+    """Lemma 4.11 on R1(A,B,D), R2(A,B,F), R3(A,C): a row of R3 is in a part for every type of B, and pays for all."""
+    letters, rng = {"R1": "ABD", "R2": "ABF", "R3": "AC"}, np.random.default_rng(0)
+    tables = tuple(Table(name=name, attributes=tuple(of)) for name, of in letters.items())
+    schema = Schema(tables, tuple(Attribute(name=a, range=(0, 3)) for a in "ABCDF"))
+    hot = {a: np.where(rng.random(400) < 0.9, 0, rng.integers(0, 4, 400)) for a in "AB"}
+    rows = {name: pa.table({a: hot.get(a, rng.integers(0, 4, 400)) for a in of}) for name, of in letters.items()}
+    budget = dj.Budget(epsilon=20.0, delta=1e-6)
+    given = (schema, dj.Workload.marginals(schema, 1), rows, budget)
+    release = dj.release(*given, method="hierarchical", profile="paper")
+    assert (release.ledger.epsilon, release.ledger.delta) == (budget.exact.epsilon, budget.exact.delta)
+    bounds = [e.cost.epsilon for e in release.ledger.events if e.purpose == "sensitivity bound"]  # type: ignore[union-attr]
+    # Half of the budget is for the parts, half of that for each one's bound; no row is in all of them.
+    times = budget.exact.epsilon / 4 / bounds[0]
+    assert times.denominator == 1
+    assert 1 < times < len(bounds) == len(release.facts["parts"])
 
 
 # -- definitions, examples, lower bounds ---------------------------------------------------------------------------
@@ -344,8 +410,6 @@ def test_the_examples_sizes_are_not_the_stated_ones() -> None:
 def test_the_join_is_not_a_function_on_whole_numbers_only() -> None:
     """Section 1.1 promises F: × D_i → N; Algorithm 2 returns an average. Rows drawn from it are whole."""
     schema = abc_schema(2, 2, 2)
-    import pyarrow as pa
-
     tables = {"R1": pa.table({"A": [1, 2, 2], "B": [1, 1, 1]}), "R2": pa.table({"B": [1], "C": [2]})}
     release = dj.release(schema, dj.Workload.marginals(schema, 1), tables, BUDGET, method="two_table", profile="paper")
     answers = np.asarray(release.answer())

@@ -141,6 +141,8 @@ def test_algorithm_2_is_what_the_ledger_says() -> None:
     size, rounds = release.ledger.events[1:3]
     assert size.parameters["scale"] == bound / QUARTER
     count = int(rounds.parameters["count"]) // 2
+    logs = math.sqrt(math.log(64)) / (math.log(16) * math.sqrt(math.log(2 / BUDGET.delta)))
+    assert count == int(release.facts["join_size"] * 0.5 / bound * logs) > 1
     each = 0.5 / (16 * math.sqrt(count * math.log(1 / (BUDGET.delta / 2))))
     assert float(rounds.parameters["epsilon_each"]) == pytest.approx(each, rel=1e-9)
     kinds = [e.mechanism for e in release.ledger.events[3:]]

@@ -105,7 +105,7 @@ def test_the_python_on_the_page_runs() -> None:
 
 def test_the_numbers_on_the_page_are_those_of_the_results() -> None:
     """Every row of measured exponents and errors that the page shows is one of the pages that the commands write."""
-    made = "".join((ROOT / "docs" / "figures" / f"theory-{name}.md").read_text() for name in ("results", "real"))
+    made = "".join((ROOT / "docs" / "figures" / f"theory-{name}.md").read_text() for name in ("results", "between"))
     written = {tuple(re.findall(NUMBER, line)) for line in made.splitlines() if line.startswith("|")}
     shown = re.search(
         r"^### Exponents\n(.*?)^### Where.*?^### Between[^\n]*\n(.*?)^### Time", PAGE, re.DOTALL | re.MULTILINE
