@@ -11,7 +11,7 @@ import pytest
 import dpjoin as dj
 from dpjoin.auto.registry import as_if_read, chosen_method
 from dpjoin.engine.duck import DuckEngine
-from dpjoin.spec.persons import link_of, one_owner_per_result, owner_of, reaches_owner
+from dpjoin.spec.persons import describe_owners, link_of, one_owner_per_result, owner_of, reaches_owner
 from support.brute import BruteEngine
 from support.owners import SHAPES, Rows, schema_of
 from support.persons import arrow_of
@@ -38,6 +38,7 @@ def test_a_declared_owner_goes_before_the_unit() -> None:
     schema = schema_of(table("r", "o", "v", "a"), table("s", "o", "v", "b", owner=("v",)))
     assert [owner_of(schema, t) for t in schema.tables] == [("o",), ("v",)]
     assert not one_owner_per_result(schema)
+    assert "A row of s belongs to the o in v." in describe_owners(schema)
 
 
 def test_a_foreign_key_leads_to_the_table_where_it_is_unique() -> None:

@@ -127,10 +127,10 @@ def describe_owners(schema: Schema) -> list[str]:
     if not schema.unit:
         return []
     unit = " and ".join(schema.unit)
-    told = [f"Rows without {unit} are left out. Persons who occur in other columns than {unit} are not protected."]
+    told = [f"Rows without {unit} are left out. Persons in columns that do not name a row's {unit} are not protected."]
     for table in schema.tables:
-        if table.private and table.owner_via:
-            told.append(f"A row of {table.name} belongs to the {unit} of its {table.owner_via}.")
+        if table.private and (by := table.owner_via or " and ".join(table.owner)):
+            told.append(f"A row of {table.name} belongs to the {unit} {'of its' if table.owner_via else 'in'} {by}.")
         if table.private and table.owners is not None:
             told.append(f"One row of {table.name} meets at most {table.owners} different {unit}.")
     return told
