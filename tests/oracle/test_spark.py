@@ -41,7 +41,7 @@ from support.bits import BITS
 from support.brute import BruteEngine
 from support.clusters import assert_sums_of_products, cluster_engine, random_factor
 from support.engines import arrow_tables
-from support.sparks import QUICK_START, Sessions, need_spark
+from support.sparks import CONNECT, QUICK_START, STANDALONE, Sessions, children, need_spark
 from support.strategies import SHAPES, random_instance, random_many, split_schema
 
 STOPPED = "Spark stopped answering; no release was made, and budget that was spent stays spent"
@@ -57,7 +57,10 @@ def check(spark: Any, seed: int, kinds: Sequence[str] = alike.KINDS) -> list[int
     rng = np.random.default_rng([34, seed])
     shapes = [s for s in SHAPES if len(SHAPES[s]) < 5]
     schema, workload, tables = random_instance(rng) if seed % 2 else random_many(rng, shapes[seed % len(shapes)])
-    frames = {name: spark.createDataFrame(table) for name, table in arrow_tables(schema, tables).items()}
+    # With types: Connect takes no table without rows otherwise.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    frames = {n: spark.createDataFrame(t, from_arrow_schema(t.schema)) for n, t in arrow_tables(schema, tables).items()}
     engine = DuckEngine(schema, frames, attributes=schema.queryable)
     return alike.assert_alike(rng, engine, BruteEngine(schema, tables), tables, workload.groups, kinds)
 
@@ -69,16 +72,6 @@ def test_random_instances(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spark_store, "HOME_ROWS", 2**20 if seed in (1, 4) else -1)
         sizes.append(check(spark, seed, [alike.KINDS[seed % len(alike.KINDS)]]))
     assert sum(sum(found) > 0 for found in sizes) >= 4
-
-
-@pytest.mark.full
-def test_more_random_instances(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every kind of question."""
-    sizes = []
-    for seed in range(6, 60):
-        monkeypatch.setattr(spark_store, "HOME_ROWS", 2**20 if seed % 3 == 0 else -1)
-        sizes.append(check(spark, seed))
-    assert sum(sum(found) > 0 for found in sizes) >= 40
 
 
 def test_wide_numbers(cluster: SparkCluster) -> None:
@@ -244,14 +237,12 @@ def test_a_source_that_is_rewritten(spark: Any, tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_executors_killed_in_the_middle_of_a_query(spark: Any, spark_sessions: Sessions, cluster: SparkCluster) -> None:
-    """Both of them: what was written down is read again, and the integers are the same."""
+def killed_in_the_middle(spark: Any, processes: Sequence[int]) -> None:
+    """Marginals of many rows are the same integers when some processes are killed while Spark computes them."""
     schema, sources = large_instance()
     expected = marginals(DuckEngine(schema, sources, attributes=schema.queryable), schema)
-    engine = cluster_engine(schema, sources, cluster, schema.queryable)
+    engine = cluster_engine(schema, sources, SparkCluster(spark), schema.queryable)
     engine.exact_join_size()
-    before = spark_sessions.executors()
-    assert len(before) == 2
     found: list[Any] = []
     query = threading.Thread(target=lambda: found.append(marginals(engine, schema)))
     query.start()
@@ -260,10 +251,17 @@ def test_executors_killed_in_the_middle_of_a_query(spark: Any, spark_sessions: S
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert query.is_alive()
-    for process in before:
+    for process in processes:
         os.kill(process, signal.SIGKILL)
     query.join()
     assert found == [expected]
+
+
+def test_executors_killed_in_the_middle_of_a_query(spark: Any, spark_sessions: Sessions) -> None:
+    """Both of them: what was written down is read again, and the integers are the same."""
+    before = spark_sessions.executors()
+    assert len(before) == 2
+    killed_in_the_middle(spark, before)
     assert not set(before) & set(spark_sessions.executors())
 
 
@@ -369,3 +367,38 @@ def test_the_benchmark_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.Monk
     assert all(min(seconds) > 0 for kind in ("seconds", "processor_seconds") for seconds in found[kind].values())
     assert page.count("**") == 2 * len(stores_spark.LIMITS)
     assert "Nobody measured this: it is the cost model" in page
+
+
+@pytest.mark.full
+def test_more_random_instances(spark_sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kind of question, on a standalone cluster with two workers."""
+    spark = spark_sessions.of(STANDALONE)
+    sizes = []
+    for seed in range(6, 60):
+        monkeypatch.setattr(spark_store, "HOME_ROWS", 2**20 if seed % 3 == 0 else -1)
+        sizes.append(check(spark, seed))
+    assert sum(sum(found) > 0 for found in sizes) >= 40
+
+
+@pytest.mark.full
+def test_a_worker_is_lost_in_the_middle_of_a_query(spark_sessions: Sessions) -> None:
+    """With its executor: the other one reads again what was written down, and the integers are the same."""
+    spark = spark_sessions.of(STANDALONE)
+    lost = spark_sessions.workers[0]
+    killed_in_the_middle(spark, [lost, *children(lost)])
+    assert len(spark_sessions.executors()) == 1
+
+
+@pytest.mark.full
+def test_random_instances_over_connect(spark_sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with no Java in this process: every kind of question, fetched and beyond the limit."""
+    spark = spark_sessions.of(CONNECT)
+    cluster = SparkCluster(spark)
+    for values in ([], ["it's"]):
+        listed = cluster.uploaded(pa.table({"v": pa.array(values, pa.string()), "n": pa.array([1] * len(values))}))
+        assert cluster.exact_query(f"SELECT v FROM {listed.name}").column("v").to_pylist() == values
+    sizes = []
+    for seed in range(60, 66):
+        monkeypatch.setattr(spark_store, "HOME_ROWS", 2**20 if seed % 3 == 0 else -1)
+        sizes.append(check(spark, seed))
+    assert sum(sum(found) > 0 for found in sizes) >= 3

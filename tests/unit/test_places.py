@@ -23,8 +23,8 @@ import dpjoin
 from dpjoin.cli.check import problems
 from dpjoin.cli.init import Wishes, draft, read_source
 from dpjoin.engine.sources import column_names, connected, open_source, same_source
-from dpjoin.engine.sources.connections import held_folder
 from dpjoin.engine.sources.text import line_rows, remote_csv
+from dpjoin.engine.spill import private_folder
 from dpjoin.errors import SourceError
 from dpjoin.spec.encodings import ENCODINGS
 from support.shop import SPEC, journal_lines, make_shop, offers, run, visits
@@ -258,7 +258,7 @@ def test_encodings(tmp_path: Path) -> None:
     assert rows(tmp_path / "a.csv") == [("2", "x")], "without a word about it, a row that is not UTF-8 is left out"
     with connected() as connection:
         open_source(connection, "t", tmp_path / "a.csv", encoding="latin-1")
-        held = Path(held_folder(connection))
+        held = Path(private_folder())
         assert len(list(held.glob("*.csv"))) == 1
     assert list(held.glob("*.csv")) == []
 

@@ -12,7 +12,8 @@ import pytest
 
 from dpjoin.cli import doctor
 from dpjoin.engine.sources.places import is_spark, same_source
-from dpjoin.engine.spark import SCRATCH, SparkCluster
+from dpjoin.engine.spark import PROXIES, SCRATCH, SparkCluster
+from dpjoin.engine.spark import session as spark_session
 from dpjoin.engine.spark_sql import SPARK_SQL
 from dpjoin.errors import SourceError
 from dpjoin.spec.schema import Table
@@ -41,7 +42,7 @@ def test_texts_mean_the_same_in_every_session() -> None:
 
 
 def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """First pyspark, then Java; with an address of a Connect server there need be none."""
+    """First pyspark, then Java; with an address of a Connect server what speaks to it, and no Java."""
     versions: dict[str, Any] = {}
     monkeypatch.setattr(doctor, "_version", versions.get)
     monkeypatch.setattr(doctor, "_java", lambda: None)
@@ -52,7 +53,22 @@ def test_the_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found.state, found.said) == (doctor.ABSENT, "pyspark 4.3.0, no Java")
     assert found.remedy.startswith("apt-get install openjdk-17-jre-headless")
     monkeypatch.setenv("SPARK_REMOTE", "sc://cluster")
+    (found,) = doctor.spark([])
+    assert (found.state, found.said) == (doctor.ABSENT, "pyspark 4.3.0, no grpcio for SPARK_REMOTE")
+    assert found.remedy == "pip install 'dpjoin[spark]'"
+    versions["grpcio"] = "1.85.1"
     assert doctor.spark([])[0].state == doctor.READY
+
+
+def test_a_connect_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told at once, without the address, which may hold a token."""
+    pytest.importorskip("pyspark")
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:1/;token=s3cret")
+    with pytest.raises(SourceError, match=r"Spark does not start; check .* if SPARK_REMOTE is set") as error:
+        spark_session()
+    assert "s3cret" not in str(error.value)
 
 
 def test_scratch_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,8 @@ def spark(sources: Sequence[str]) -> list[Found]:
     if package is None:
         return [Found("spark", ABSENT, "no pyspark", "pip install 'dpjoin[spark]'")]
     remote, java = os.environ.get("SPARK_REMOTE"), _java()
+    if remote is not None and _version("grpcio") is None:
+        return [Found("spark", ABSENT, f"pyspark {package}, no grpcio for SPARK_REMOTE", "pip install 'dpjoin[spark]'")]
     if remote is None and java is None:
         remedy = "apt-get install openjdk-17-jre-headless, or set SPARK_REMOTE to the address of a Connect server"
         return [Found("spark", ABSENT, f"pyspark {package}, no Java", remedy)]

@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from socket import create_connection
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -39,6 +41,7 @@ STOPPED = (
     "Spark stopped answering; no release was made, and budget that was spent stays spent: "
     "see that the cluster runs and its scratch has room, then start again"
 )
+PROXIES = {"grpc_proxy", "https_proxy", "http_proxy"}
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
 
@@ -73,7 +76,13 @@ def session() -> Any:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.master("local[*]").config("spark.local.dir", private_folder())
     try:
-        return builder.getOrCreate()
+        remote = urlsplit(os.environ.get("SPARK_REMOTE", ""))
+        if remote.scheme == "sc" and not PROXIES & set(os.environ):
+            # Connect itself tries for ten minutes, and says nothing meanwhile.
+            create_connection((remote.hostname or "", remote.port or 15002), 10).close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the version of pandas, which takes no part
+            return builder.getOrCreate()
     except Exception:
         raise SourceError(
             "Spark does not start; check that Java 17 or later is installed (java -version) "
@@ -161,13 +170,17 @@ class SparkCluster:
         name = next(self._names)
         with unreachable(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the version of pandas, which takes no part
-            columns = [_as_meant(field) for field in rows.schema]
-            self._spark.createDataFrame(_signed(rows)).selectExpr(*columns).createTempView(name)
+            from pyspark.sql.pandas.types import from_arrow_schema
+
+            signed = _signed(rows)
+            # Without types, Connect takes no table that has no rows.
+            frame = self._spark.createDataFrame(signed, from_arrow_schema(signed.schema))
+            frame.selectExpr(*map(_as_meant, rows.schema)).createTempView(name)
         return self._held(name, None)
 
     def _held(self, name: str, path: Path | None) -> Held:
         held = Held(name)
-        weakref.finalize(held, _let_go, self._spark, name, path)
+        weakref.finalize(held, let_go, self._spark, name, path)
         return held
 
 
@@ -185,7 +198,8 @@ def _as_meant(field: Any) -> str:
     return f"timestampadd(MICROSECOND, {name}, {EPOCH_SQL}) AS {name}" if pa.types.is_timestamp(field.type) else name
 
 
-def _let_go(spark: Any, name: str, path: Path | None) -> None:
+def let_go(spark: Any, name: str, path: Path | None) -> None:
+    """Remove a view, and what it shows if that lies in scratch."""
     with suppress(Exception):
         spark.catalog.dropTempView(name)
     if path is not None:

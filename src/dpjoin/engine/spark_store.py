@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -17,7 +16,7 @@ from dpjoin.engine.interface import Scope
 from dpjoin.engine.memory import LEAST_MEMORY, Memory
 from dpjoin.engine.scan import Scan
 from dpjoin.engine.sources import OpenedTable
-from dpjoin.engine.spark import SparkCluster, check_session, session, unreachable
+from dpjoin.engine.spark import SparkCluster, check_session, let_go, session, unreachable
 from dpjoin.engine.spark_sql import SPARK_SQL, columns_of
 from dpjoin.engine.tables import Tables
 from dpjoin.errors import SourceError
@@ -148,5 +147,4 @@ def _comparable(frame: Any, columns: Sequence[str]) -> Any:
 
 def _dropped(spark: Any, views: list[str]) -> None:
     for view in views:
-        with suppress(Exception):
-            spark.catalog.dropTempView(view)
+        let_go(spark, view, None)

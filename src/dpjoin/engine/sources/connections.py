@@ -59,12 +59,6 @@ def attach(connection: Any, path: Path, alias: str) -> None:
         _attached.setdefault(id(connection), []).append(alias)
 
 
-def held_folder(connection: Any) -> str:
-    """Where private rows may lie on disk while a release runs."""
-    ((folder,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
-    return str(folder)
-
-
 def remove_later(connection: Any, path: Path) -> None:
     """Remove a file when the connection ends; when the process does, the folder goes with all that is in it."""
     _copies.setdefault(id(connection), []).append(path)

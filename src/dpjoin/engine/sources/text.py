@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpjoin.engine.dialect import literal
-from dpjoin.engine.sources.connections import held_folder, remove_later
+from dpjoin.engine.sources.connections import remove_later
 from dpjoin.engine.sources.opened import OpenedTable, Opening, check_names, unreadable
 from dpjoin.engine.sources.places import TEXT_FILES, extension, glob
+from dpjoin.engine.spill import private_folder
 from dpjoin.errors import SourceError
 
 LONGEST_LINE = 16 * 2**20
@@ -157,7 +158,7 @@ def _header(file: IO[bytes], encoding: str | None) -> str | None:
 
 def _as_utf8(connection: Any, path: Path, encoding: str) -> Path:
     """A copy in UTF-8, where DuckDB may spill and for as long as the connection lasts."""
-    handle, made = tempfile.mkstemp(suffix=".csv", dir=held_folder(connection))
+    handle, made = tempfile.mkstemp(suffix=".csv", dir=private_folder())
     remove_later(connection, Path(made))
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     with os.fdopen(handle, "wb") as out, _bytes_of(path) as file:
