@@ -102,6 +102,11 @@ def _write(name: str, content: str | bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_bytes(data)
 
 
+def _keys_in_two_cases(folder: Path) -> None:
+    (folder / "k.csv").write_text("ID,a\n1,2\n")
+    (folder / "l.csv").write_text("id,b\n1,2\n")
+
+
 def _folder(name: str, **files: str) -> Callable[[Path], object]:
     def make(folder: Path) -> None:
         (folder / name).mkdir(parents=True)
@@ -412,6 +417,16 @@ VERBS = (
     Case("a folder that is there", ("release", "shop.toml", "-o", "rel")),
     Case("a place that cannot be written", ("release", "shop.toml", "-o", "visits.parquet/out")),
     Case("no folder", ("release", "shop.toml")),
+    Case(
+        "tables that nothing joins",
+        ("release", "k.csv", "l.csv", "--epsilon", "1", "-o", "out"),
+        files=_keys_in_two_cases,
+    ),
+    Case(
+        "a key that another table calls otherwise",
+        ("release", "k.csv", "l.csv", "--on", "id", "--epsilon", "1", "-o", "out"),
+        files=_keys_in_two_cases,
+    ),
     Case("an unknown method on the command line", ("release", "shop.toml", "-o", "out", "--method", "magic")),
     Case("an unknown profile on the command line", ("release", "shop.toml", "-o", "out", "--profile", "loose")),
     Case("a budget beside a spec", ("release", "shop.toml", "-o", "out", "--epsilon", "2")),

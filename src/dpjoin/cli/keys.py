@@ -92,9 +92,11 @@ def _told(sources: Sequence[Source], on: Sequence[str]) -> dict[str, Columns]:
                     raise SpecError(f"--on {item}: no table has a column {column!r}; {hint}")
             if len(keys[name]) < 2 and len(sources) > 1:
                 (only,) = keys[name]
+                alike = [*_references(sources).get(name, {}).values(), *_all_columns(sources)]
+                alike = [c for c in alike if c != name and (name in _references(sources) or c.lower() == name.lower())]
                 raise SpecError(
                     f"--on {item}: only table {only!r} has a column {name!r}, and joining takes two; if another table "
-                    f"calls it otherwise: --on {name}=OTHER"
+                    f"calls it otherwise: --on {name}={(alike or ['OTHER'])[0]}"
                 )
     return keys
 

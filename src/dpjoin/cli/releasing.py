@@ -28,6 +28,7 @@ from dpjoin.released.package import ROWS_FILE
 from dpjoin.released.release import Release
 from dpjoin.spec.plain import under
 from dpjoin.spec.toml import Spec
+from dpjoin.spec.warnings import unjoined_table_warning
 from dpjoin.terminal import terminal_progress
 
 SPEC = "spec.toml"
@@ -68,6 +69,10 @@ def job_of_tables(tables: Sequence[str], out: Path, wishes: Wishes, **changed: s
             f'{made.placeholders} of the attributes have no domain yet; write a spec, fill in what holds "...", and '
             f"release that: dpjoin init {' '.join(tables)}"
         )
+    loaded = changed_spec(Spec.from_dict(tomllib.loads(made.text)), **changed)
+    if apart := unjoined_table_warning(loaded.schema):
+        said = apart.partition(", so")[0]
+        raise SpecError(f"{said}; name what joins them, as --on COLUMN, or --on COLUMN=OTHER if it has two names")
     for line in made.decisions:
         say(line)
     protected = f"all rows of one {wishes.unit}" if wishes.unit else "one row of one table (--unit says otherwise)"
@@ -76,7 +81,6 @@ def job_of_tables(tables: Sequence[str], out: Path, wishes: Wishes, **changed: s
     home = out.absolute().parent.resolve()
     places = [s.path if s.stored or s.path.resolve().is_relative_to(home) else out / s.path.name for s in sources]
     told = draft([replace(s, path=p) for s, p in zip(sources, places, strict=True)], wishes, folder=out)
-    loaded = changed_spec(Spec.from_dict(tomllib.loads(made.text)), **changed)
     kept = {SPEC: told.text}
     names = [s.path.name for s, place in zip(sources, places, strict=True) if place is not s.path]
     if names:
