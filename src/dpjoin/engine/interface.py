@@ -19,11 +19,10 @@ from dpjoin.canonical import flag, frozen, instance, join_value, mapping, names,
 from dpjoin.errors import SpecError
 from dpjoin.spec.schema import DegreeBound, Schema
 from dpjoin.spec.workload import Group
+from dpjoin.spec.workload import Scope as Scope
 
 LISTED = "listed value"
 """The attribute that numbers listed values, in an engine of one table alone."""
-Scope = tuple[str, ...]
-"""Some attributes."""
 MOST_RESULTS, MOST_FULL = 2**24, 2**12
 """Of a clip: then its weights are computed in int64."""
 Value = tuple[object, ...]

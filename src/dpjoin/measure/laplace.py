@@ -23,9 +23,7 @@ from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.accounting import Budget, laplace_cost
 from dpjoin.privacy.curator import Bound, Curator
 from dpjoin.privacy.degree_bounds import churn
-from dpjoin.spec.workload import Group, Workload
-
-Scope = tuple[str, ...]
+from dpjoin.spec.workload import Group, Scope, Workload
 
 MANY_MARGINALS = 64
 """With more marginals of several attributes Gaussian noise is smaller for every budget that protects anybody."""

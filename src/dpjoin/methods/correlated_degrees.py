@@ -20,13 +20,13 @@ from dpjoin.measure.ranks import RANKED_VALUES, chance_size, degree_sequence
 from dpjoin.measure.totals import NoisyTotal
 from dpjoin.methods.look import place
 from dpjoin.methods.noise_forecast import MEAN_DEVIATION, after_fit, clear_share, fitted_variance, table_noise
-from dpjoin.methods.table_models import Scope, measured_scopes
+from dpjoin.methods.table_models import measured_scopes
 from dpjoin.model.terms import FloatArray
 from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.parts import NoisyRanks
 from dpjoin.privacy.public_tables import public_links
 from dpjoin.spec.schema import Schema
-from dpjoin.spec.workload import Workload
+from dpjoin.spec.workload import Scope, Workload
 
 HALVINGS = 40
 """How closely a correlation is found."""

@@ -17,10 +17,10 @@ from dpjoin import constants
 from dpjoin.measure.join import varying_products
 from dpjoin.methods.as_one import as_one_name
 from dpjoin.methods.noise_forecast import MEAN_DEVIATION, shape_noise, size_noise, table_noise
-from dpjoin.methods.table_models import Count, Scope, measured_scopes, public_model
+from dpjoin.methods.table_models import Count, measured_scopes, public_model
 from dpjoin.model.joined import Joined
 from dpjoin.model.terms import Domain, FloatArray
-from dpjoin.spec.workload import CELLS, Workload, kronecker
+from dpjoin.spec.workload import CELLS, Scope, Workload, kronecker
 
 PARTNER_CELLS = 2**22
 """Of the public tables' join, by the values that they share with the private table and a scope: larger ones are not

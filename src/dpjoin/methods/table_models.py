@@ -27,9 +27,8 @@ from dpjoin.privacy.curator import Curator
 from dpjoin.privacy.numbers import Numbers
 from dpjoin.privacy.parts import LISTED
 from dpjoin.spec.schema import Schema
-from dpjoin.spec.workload import CELLS, Workload, kronecker, widest
+from dpjoin.spec.workload import CELLS, Scope, Workload, kronecker, widest
 
-Scope = tuple[str, ...]
 Count = Callable[[str, Scope], Numbers]
 """How many rows a public table has in each cell of some attributes."""
 

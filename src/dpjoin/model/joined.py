@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from dpjoin.model.factor import Factor, contracted, contraction, product, sizes_of
-from dpjoin.model.junction import Ancestral, IntArray, Passes
+from dpjoin.model.junction import Ancestral, Passes
 from dpjoin.model.model import Estimate, Model
 from dpjoin.model.terms import Domain, FloatArray, Scope
 from dpjoin.model.triangulate import tree_of
-from dpjoin.spec.workload import Group, Kronecker, Products
+from dpjoin.spec.workload import Group, IntArray, Kronecker, Products
 
 TOGETHER_CELLS = 2**21
 """Listed values are taken together as long as what lies between the tables and the result stays this small."""

@@ -18,7 +18,6 @@ from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpjoin.model.factor import Factor, product
 from dpjoin.model.sampling import drawn, evenly
@@ -36,8 +35,7 @@ from dpjoin.model.terms import (
     axis_sum,
     slices_of,
 )
-
-IntArray = NDArray[np.int64]
+from dpjoin.spec.workload import IntArray
 
 MOST_TREE_CELLS = 2**24
 """A tree of more cells is refused: one step of a fit would take a second, and a few copies fill a gigabyte."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from dpjoin.model.terms import FloatArray
+
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 """The value at a point, and the gradient."""
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpjoin import constants
-from dpjoin.model.junction import Calibrated, IntArray, JunctionTree
+from dpjoin.model.junction import Calibrated, JunctionTree
 from dpjoin.model.terms import SINGLE_CELLS, BoolArray, Domain, DType, FloatArray, Marginals, Scope, Terms
 from dpjoin.model.threads import one_blas_thread
-from dpjoin.spec.workload import Group, Kronecker, marginal_of, widest
+from dpjoin.spec.workload import Group, IntArray, Kronecker, marginal_of, widest
 
 if TYPE_CHECKING:
     from dpjoin.model.fit import Evidence

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpjoin.model.terms import FloatArray
-
-IntArray = NDArray[np.int64]
+from dpjoin.spec.workload import IntArray
 
 
 def drawn(given: FloatArray, group: IntArray, uniform: FloatArray) -> IntArray:

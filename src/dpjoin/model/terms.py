@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpjoin.spec.workload import WEIGHT_BITS, Products
+from dpjoin.spec.workload import Scope as Scope
 
 FloatArray = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
@@ -34,7 +35,6 @@ RealArray = NDArray[np.floating[Any]]
 """In double precision, or within a fit in single."""
 DType = type[np.float32] | type[np.float64]
 BoolArray = NDArray[np.bool_]
-Scope = tuple[str, ...]
 Marginals = Callable[[Sequence[str]], FloatArray]
 """Any scope's marginal of a model, in rows, axes in the order of the scope."""
 

@@ -29,6 +29,8 @@ from dpjoin.errors import SpecError, suggest
 from dpjoin.spec.schema import Attribute, Schema
 
 IntArray = NDArray[np.int64]
+Scope = tuple[str, ...]
+"""Some attributes."""
 WEIGHT_BITS = 16
 """Fractional bits of a fixed-point weight."""
 AMOUNT_BITS = 24
@@ -222,7 +224,7 @@ def marginal_of(group: Kronecker) -> Kronecker:
     return Kronecker(group.name, group.scope, (CELLS,) * len(group.scope), group.shape)
 
 
-def widest(scopes: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def widest(scopes: Iterable[Scope]) -> list[Scope]:
     """Those that lie in no other, each once.
 
     >>> widest([("a",), ("a", "b"), ("c",), ("a", "b")])
