@@ -45,23 +45,23 @@ MOST_LOOKS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class NoisyMarginal:
     """A marginal as it was measured: noisy counts, and the variance of their noise."""
 
     noisy: FloatArray
     variance: float
 
-    def combined(self, other: Look) -> Look:
+    def combined(self, other: NoisyMarginal) -> NoisyMarginal:
         """Both by precision."""
         ours, theirs = 1 / self.variance, 1 / other.variance
-        return Look((self.noisy * ours + other.noisy * theirs) / (ours + theirs), 1 / (ours + theirs))
+        return NoisyMarginal((self.noisy * ours + other.noisy * theirs) / (ours + theirs), 1 / (ours + theirs))
 
     def missed(self, model: FloatArray) -> float:
         """How far off a model's counts are, squared and summed, beyond what the noise explains."""
         return float(((self.noisy - model) ** 2).sum()) - len(self.noisy) * self.variance
 
 
-Looks = Mapping[Scope, Look]
+NoisyMarginals = Mapping[Scope, NoisyMarginal]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +89,12 @@ def measure_chosen(
     wanted = [c for c in groups if len(c) > 1]
     wide = looked_at(wanted)
     curator.prepare([groups[c] for c in [*single, *wide]])
-    looks: dict[Scope, Look] = {}
+    looks: dict[Scope, NoisyMarginal] = {}
 
     def measure(cliques: Iterable[Scope], costs: Iterable[Fraction]) -> None:
         for clique, cost in zip(cliques, costs, strict=True):
             found = curator.measure(groups[clique], bound, Concentrated(cost))
-            look = Look(found.values, found.noise_variance)
+            look = NoisyMarginal(found.values, found.noise_variance)
             looks[clique] = looks[clique].combined(look) if clique in looks else look
 
     if not wide:
@@ -190,7 +190,7 @@ def looked_at(wanted: Sequence[Scope]) -> list[Scope]:
     return [c for c in wanted if c in taken]
 
 
-def evidence_of(tree: JunctionTree, looks: Looks) -> Evidence:
+def evidence_of(tree: JunctionTree, looks: NoisyMarginals) -> Evidence:
     """What the looks say of a tree's cliques."""
     evidence = Evidence.none(tree.size)
     for clique, where in zip(tree.cliques, tree.slices, strict=True):
@@ -201,8 +201,8 @@ def evidence_of(tree: JunctionTree, looks: Looks) -> Evidence:
 def _chosen(
     sizes: Mapping[str, int],
     single: Sequence[Scope],
-    candidates: Looks,
-    looks: Looks,
+    candidates: NoisyMarginals,
+    looks: NoisyMarginals,
     importance: Mapping[Scope, float],
     total: float,
 ) -> Fit[JunctionTree]:
@@ -248,7 +248,7 @@ def _moved(fit: Fit[JunctionTree], tree: JunctionTree) -> Fit[JunctionTree]:
     return moved
 
 
-def misfits_of(fit: Fit[JunctionTree], left_out: Looks) -> tuple[Misfit, ...]:
+def misfits_of(fit: Fit[JunctionTree], left_out: NoisyMarginals) -> tuple[Misfit, ...]:
     """How far off the model is at marginals that it does not hold, as far as the looks tell.
 
     One look says it roughly, so each is averaged with all.

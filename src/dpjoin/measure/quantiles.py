@@ -53,7 +53,7 @@ def noisy_edges(
     known = []
     for share in constants.QUANTILE_SHARES:
         known.append(count(asked, share))
-        spread = Spread(known)
+        spread = PieceCounts(known)
         asked = _closer(spread, asked, bins, whole=whole)
     found = _chosen(spread, bins, whole=whole)
     if part == DATE:
@@ -61,7 +61,7 @@ def noisy_edges(
     return _ordered(found, whole=whole)
 
 
-class Spread:
+class PieceCounts:
     """How many numbers lie in each of the finest pieces between edges, by all that was counted."""
 
     def __init__(self, known: Sequence[NoisyCounts]) -> None:
@@ -130,7 +130,7 @@ def hull(first: NoisyCounts) -> tuple[float, float]:
     return first.edges[max(low - constants.PIECE_ROOM, 0)], first.edges[min(high + constants.PIECE_ROOM, most) + 1]
 
 
-def _closer(spread: Spread, asked: Edges, bins: int, *, whole: bool) -> Edges:
+def _closer(spread: PieceCounts, asked: Edges, bins: int, *, whole: bool) -> Edges:
     """The edges to count between next: pieces where quantiles may lie, cut into smaller ones."""
     if not spread.size:
         return asked
@@ -162,7 +162,7 @@ def _split(low: float, high: float, pieces: int, *, whole: bool) -> list[float]:
     return [low, *(e for e in middle if low < e < high), high]
 
 
-def _chosen(spread: Spread, bins: int, *, whole: bool) -> list[float]:
+def _chosen(spread: PieceCounts, bins: int, *, whole: bool) -> list[float]:
     """Edges at the quantiles, each as round a number as it may be; both ends of what holds more than a bin's share."""
     if not spread.size:
         return [0.0, 1.0]
@@ -198,7 +198,7 @@ def _chosen(spread: Spread, bins: int, *, whole: bool) -> list[float]:
     return [outermost[0], *inner, outermost[1]]
 
 
-def _outer(ends: Sequence[float], inner: Sequence[float], spread: Spread, *, whole: bool, down: bool) -> float:
+def _outer(ends: Sequence[float], inner: Sequence[float], spread: PieceCounts, *, whole: bool, down: bool) -> float:
     """An outermost edge, further out by what noise hides of a tail: within the hull, and on its side of zero."""
     edge, other = ends if down else reversed(ends)
     room = 0.0

@@ -145,7 +145,7 @@ def stages(shares: HeavyLightShares, workload: Workload) -> tuple[Stage, ...]:
 
 
 @dataclass(frozen=True)
-class Degrees:
+class DegreeCost:
     """What degrees cost, how far off they are, and what they leave, as rho of Gaussian noise."""
 
     cost: Concentrated
@@ -156,15 +156,15 @@ class Degrees:
     light: Fraction
 
 
-def degrees_with(shares: HeavyLightShares, left: Remainder) -> Degrees:
+def degrees_with(shares: HeavyLightShares, left: Remainder) -> DegreeCost:
     if left.laplace:
         cost = laplace_cost(round_down(left.epsilon * constants.DEGREES_EPSILON))
         rest = (1 - constants.DEGREES_EPSILON) ** 2
         deviation = math.sqrt(2) / float(cost.epsilon)
-        return Degrees(cost, deviation, 2 * deviation, left.one_table * rest, left.capped * rest)
+        return DegreeCost(cost, deviation, 2 * deviation, left.one_table * rest, left.capped * rest)
     cost, deviation = shares.degrees, 1 / math.sqrt(2 * float(shares.degrees.rho))
     least = 2 * deviation if shares.width is None else float(shares.width)
-    return Degrees(cost, deviation, least, left.one_table - cost.rho, left.capped - cost.rho)
+    return DegreeCost(cost, deviation, least, left.one_table - cost.rho, left.capped - cost.rho)
 
 
 # The release
@@ -298,7 +298,7 @@ class Known:
         return self.labels(np.sort(order[clear[order]][:most]))
 
 
-def all_values(curator: Curator, degrees: Degrees) -> Known:
+def all_values(curator: Curator, degrees: DegreeCost) -> Known:
     """How many rows each declared value of the key has in each table. A row is in one table."""
     schema, common = curator.schema, common_attributes(curator.schema)
     parts = {f"degrees of {t.name}": OneTable(t.name, common) for t in schema.tables}
@@ -319,7 +319,7 @@ def all_values(curator: Curator, degrees: Degrees) -> Known:
     return Known(rows, degrees.least, labels)
 
 
-def list_values(curator: Curator, degrees: Degrees, width: int) -> Known:
+def list_values(curator: Curator, degrees: DegreeCost, width: int) -> Known:
     """The values that some table has so many rows of that they are listed; of one that a table does not list, none."""
     found = listed_degrees(curator, degrees.cost, width)
     values = sorted({v for d in found.values() for v in d.listed}, key=repr)
@@ -358,7 +358,7 @@ def choice_after(look: Look, left: Remainder, shares: HeavyLightShares) -> Choic
     return best_choice(look.workload, ranked, degrees_with(shares, left))
 
 
-def best_choice(workload: Workload, sequences: Mapping[str, FloatArray], degrees: Degrees) -> Choice:
+def best_choice(workload: Workload, sequences: Mapping[str, FloatArray], degrees: DegreeCost) -> Choice:
     """How many values to take as heavy and about where to cap the others, from the tables' degrees by rank.
 
     A function of noisy ranks alone. The most frequent values are taken to be the same in all tables. Which values are
