@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import re
@@ -23,7 +24,7 @@ from dpjoin.released.release import Release
 from dpjoin.released.report.page import report_page
 from support.paths import ROOT
 from support.release import BUDGET, SCHEMA, make_tables
-from support.reports import HOSTILE, every_kind_release, hostile_release, wide_release
+from support.reports import HOSTILE, every_kind_release, hostile_release, long_release, wide_release
 
 pytestmark = pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "there is a browser")
 SLOW = 20
@@ -286,6 +287,21 @@ def test_many_attributes_open_and_answer_at_once(opened: Any, count: int) -> Non
             if took < 200:
                 break
         assert took < 200, (control, option)
+
+
+def test_long_domains_are_drawn_at_once_in_every_way(opened: Any) -> None:
+    """What is most frequent, in every kind of picture; none draws hundreds of thousands of points."""
+    made = long_release()
+    browser = opened(made)
+    for first, second in itertools.permutations(made.attributes, 2):
+        choose(browser, "show", first)
+        choose(browser, "by", second)
+        kinds = browser.execute_script("return [...document.querySelectorAll('#kind option')].map((o) => o.text)")
+        for kind in kinds:
+            assert min(timed(browser, "kind", kind) for _ in range(2)) < 2_000, (first, second, kind)
+            assert browser.execute_script("return document.querySelectorAll('.explored *').length") < 6_000
+        drawn_along = {"zip": False, "text": False, "few": False, "age": True}
+        assert ("Lines" in kinds) == (drawn_along[first] or drawn_along[second])
 
 
 def timed(browser: Any, control: str, option: str) -> float:

@@ -69,6 +69,23 @@ def wide_release(count: int, values: int = 8, size: int = 30_000) -> Release:
 
 
 @lru_cache
+def long_release() -> Release:
+    """Domains of which no picture can show every value."""
+    attributes = (
+        dj.Attribute(name="zip", range=(0, 299_999)),
+        dj.Attribute(name="age", range=(0, 119)),
+        dj.Attribute(name="text", values=tuple(f"t{i}" for i in range(3_000))),
+        dj.Attribute(name="few", values=("a", "b", "c")),
+    )
+    schema = dj.Schema((dj.Table(name="t", attributes=tuple(a.name for a in attributes)),), attributes)
+    rng = np.random.default_rng(1)
+    rows = {a.name: rng.integers(0, a.size, 20_000) for a in attributes[:2]}
+    rows |= {a.name: np.array(a.values)[rng.integers(0, a.size, 20_000)] for a in attributes[2:]}
+    workload = dj.Workload.marginals(schema, [("zip",), ("age", "few"), ("text",)])
+    return dj.release(schema, workload, {"t": pa.table(rows)}, BUDGET)
+
+
+@lru_cache
 def every_kind_release() -> Release:
     """One attribute of each kind, with `other` where there can be one, and names that SQL must quote."""
     attributes = (

@@ -146,7 +146,7 @@ export function heat(rows, columns, item, width, label) {
   const [names, left] = namesLeft(rows, 26, width * 0.3);
   const each = (width - left - 4) / columns.length;
   // The widest number and the widest bar, at about 7 pixels a character.
-  const widest = Math.max(...rows.flatMap((_, i) => columns.map((_, j) => Math.max(shown(item(i, j).value, item(i, j).bar).length, shown(item(i, j).bar).length + 1))));
+  const widest = each < 32 ? Infinity : Math.max(...rows.flatMap((_, i) => columns.map((_, j) => Math.max(shown(item(i, j).value, item(i, j).bar).length, shown(item(i, j).bar).length + 1))));
   const tall = 7 * widest + 4 < each ? 44 : rows.length > 30 ? 16 : 30;
   const top = 26, height = top + tall * rows.length + 34;
   const size = each >= 92 ? TEXT : 11;
@@ -158,7 +158,7 @@ export function heat(rows, columns, item, width, label) {
     const { value, bar } = item(i, j);
     const x = left + each * j, y = top + tall * i;
     const title = `${r} · ${c}: ${withBar(value, bar)}`;
-    const fits = shown(value, bar).length * 7 < each && tall > 20;
+    const fits = each > 14 && tall > 20 && shown(value, bar).length * 7 < each;
     return svg("g", { class: `cell level-${level(value)}` },
       svg("rect", { x: x + 1, y: y + 1, width: Math.max(0.5, each - 2), height: tall - 2 }),
       fits && text(x + each / 2, y + (tall > 40 ? 19 : tall / 2 + 4), shown(value, bar), { "text-anchor": "middle", "font-size": size }),

@@ -5,7 +5,7 @@ import { bars, heat, lines, standalone } from "./charts.js";
 import { count, shown } from "./numbers.js";
 import { csvOf, labelOf, readable, statement } from "./select.js";
 
-const MOST_BARS = 40, MOST_SERIES = 6, MOST_SIDE = 40;
+const MOST_BARS = 40, MOST_SERIES = 6, MOST_SIDE = 40, MOST_ALONG = 1000;
 const KINDS = { bars: "Bars", lines: "Lines", heat: "Heat map" };
 
 function choice(label, id, options, value, onchange) {
@@ -30,9 +30,20 @@ export function explorer(known) {
   const options = (taken) => order.filter((i) => !taken.includes(i)).map((i) => [i, attributes[i].name]);
   const chosen = () => (state.second < 0 ? [state.first] : [state.first, state.second]);
 
+  // What a line can be drawn along.
+  const alongside = (a) => attributes[a].ordered && attributes[a].size <= MOST_ALONG;
+
+  // The values of an attribute, or those with the largest sums, in their order.
+  function most(own, place, cells, limit) {
+    if (attributes[own].size <= limit) return Array.from({ length: attributes[own].size }, (_, i) => i);
+    const sums = new Map();
+    for (const { codes, value } of cells) sums.set(codes[place], (sums.get(codes[place]) || 0) + value);
+    return [...sums].sort((p, q) => q[1] - p[1]).slice(0, limit).map(([code]) => code).sort((i, j) => i - j);
+  }
+
   function kinds() {
-    const ordered = chosen().some((a) => attributes[a].ordered);
-    return state.second < 0 ? (ordered ? ["bars", "lines"] : ["bars"]) : ordered ? ["heat", "lines", "bars"] : ["heat", "bars"];
+    const line = chosen().some(alongside) ? ["lines"] : [];
+    return state.second < 0 ? ["bars", ...line] : ["heat", ...line, "bars"];
   }
 
   function sorts() {
@@ -41,9 +52,9 @@ export function explorer(known) {
 
   function kind() {
     if (kinds().includes(state.kind)) return state.kind;
-    const [a, b] = chosen().map((i) => attributes[i]);
-    const along = (one, other) => one.ordered && one.size > (other ? MOST_SIDE : 16) && (!other || other.size <= MOST_SERIES);
-    return along(a, b) || (b && along(b, a)) ? "lines" : kinds()[0];
+    const long = ([one, other]) => alongside(one) && attributes[one].size > (other === undefined ? 16 : MOST_SIDE) &&
+      (other === undefined || attributes[other].size <= MOST_SERIES);
+    return [chosen(), chosen().reverse()].some(long) ? "lines" : kinds()[0];
   }
 
   function sorted() {
@@ -119,24 +130,15 @@ export function explorer(known) {
     const get = (i, j) => grid.get(`${i} ${j}`) || { codes: [i, j], value: 0, bar: null };
     if (kind() === "lines") {
       // Along what is ordered; the other one makes the lines.
-      const along = attributes[a].ordered && (!attributes[b].ordered || attributes[a].size >= attributes[b].size) ? 0 : 1;
+      const along = alongside(a) && (!alongside(b) || attributes[a].size >= attributes[b].size) ? 0 : 1;
       const [x, s] = along === 0 ? [a, b] : [b, a];
       const cell = (i, k) => (along === 0 ? get(i, k) : get(k, i));
       const places = Array.from({ length: attributes[x].size }, (_, i) => i);
-      const series = Array.from({ length: attributes[s].size }, (_, k) => ({ label: readable(attributes[s], k), items: places.map((i) => item(cell(i, k))) }));
-      const total = (one) => one.items.reduce((sum, i) => sum + i.value, 0);
-      const few = series.length > MOST_SERIES ? [...series].sort((p, q) => total(q) - total(p)).slice(0, MOST_SERIES) : series;
+      const few = most(s, 1 - along, cells, MOST_SERIES).map((k) => ({ label: readable(attributes[s], k), items: places.map((i) => item(cell(i, k))) }));
       return [lines(places.map((i) => readable(attributes[x], i)), few, width, title, { apart: attributes[x].other }),
-        few.length < series.length && `The ${few.length} most frequent of ${series.length} values of ${attributes[s].name}; the table has all.`];
+        few.length < attributes[s].size && `The ${few.length} most frequent of ${count(attributes[s].size)} values of ${attributes[s].name}; the table has all.`];
     }
-    const side = (own, place) => {
-      const codes = Array.from({ length: attributes[own].size }, (_, i) => i);
-      if (codes.length <= MOST_SIDE) return codes;
-      const sums = new Float64Array(codes.length);
-      for (const cell of cells) sums[cell.codes[place]] += cell.value;
-      return codes.sort((i, j) => sums[j] - sums[i]).slice(0, MOST_SIDE).sort((i, j) => i - j);
-    };
-    const [rows, columns] = [side(a, 0), side(b, 1)];
+    const [rows, columns] = [most(a, 0, cells, MOST_SIDE), most(b, 1, cells, MOST_SIDE)];
     const less = rows.length < attributes[a].size || columns.length < attributes[b].size;
     return [heat(rows.map((i) => readable(attributes[a], i)), columns.map((j) => readable(attributes[b], j)), (i, j) => get(rows[i], columns[j]), width, title),
       less && `The ${MOST_SIDE} most frequent values of each; the table has all.`];
