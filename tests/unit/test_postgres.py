@@ -458,6 +458,25 @@ def test_why_there_is_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert PLANTED not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "one"),
+    [
+        ("postgresql:table=t", "postgresql:table=public.t", True),
+        ("postgresql:table=T", 'postgresql:table="public"."t"', True),
+        ("postgresql:table=a.t", "postgresql:table=b.t", False),
+        ("postgresql:table=at", "postgresql:table=t", False),
+        ("postgresql:table=t", "postgresql:query=SELECT * FROM t", False),
+        ("spark:t", "spark:Default.T", True),
+        ("spark:parquet:/a/t", "spark:parquet:/a/t/", True),
+        ("spark:parquet:/a/t", "spark:parquet:/b/t", False),
+        ("spark:t", "postgresql:table=t", False),
+    ],
+)
+def test_a_table_of_a_store_is_one_with_or_without_its_schema(first: str, second: str, one: bool) -> None:
+    """Named by two private tables, it would be in the join twice, and one row would change both."""
+    assert same_source(first, second) == same_source(second, first) == one
+
+
 def command(folder: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "dpjoin", *arguments],

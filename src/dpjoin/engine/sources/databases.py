@@ -24,16 +24,13 @@ def open_database(opening: Opening, path: Path, table: str | None) -> OpenedTabl
 
 def _open_duckdb(opening: Opening, origin: str, path: Path, table: str | None) -> OpenedTable:
     connection, catalog = opening.connection, f"file {path.resolve()}"
-    alias = identifier(catalog)
     with unreadable(opening.name, origin, "DuckDB or SQLite"):
-        attach(connection, path, alias)
-        found = connection.execute(
-            "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ?", [catalog]
-        ).fetchall()
+        attach(connection, path, identifier(catalog))
+        listed = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = ?"
+        found = connection.execute(listed, [catalog]).fetchall()
     known = {t if s == "main" else f"{s}.{t}": (s, t) for s, t in found}
-    schema_name, table_name = known[_table_of(opening.name, origin, table, list(known))]
+    rows = ".".join(map(identifier, (catalog, *known[_table_of(opening.name, origin, table, list(known))])))
     with unreadable(opening.name, origin, "DuckDB"):
-        rows = f"{alias}.{identifier(schema_name)}.{identifier(table_name)}"
         columns = connection.execute(f"DESCRIBE {rows}").fetchall()
         # The bytes decide what is equal, whatever a column's collation says: grouped by that, texts stand for others.
         texts = [f'{identifier(c)} COLLATE "binary" AS {identifier(c)}' for c, kind, *_ in columns if kind == "VARCHAR"]

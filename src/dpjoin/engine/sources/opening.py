@@ -107,8 +107,7 @@ def _together(opening: Opening, files: Sequence[Path], encoding: str | None) -> 
     origin = f"{len(files)} files from {str(files[0])!r} on"
     with unreadable(opening.name, origin, "tabular"):
         if all(extension(path) == ".parquet" for path in files):
-            rows = f"read_parquet([{', '.join(map(glob, files))}], union_by_name = true)"
-            return opening.viewed(origin, rows)
+            return opening.viewed(origin, f"read_parquet([{', '.join(map(glob, files))}], union_by_name = true)")
         columns = ", ".join(identifier(c) for c in types) or "*"
         union = " UNION ALL ".join(f"SELECT {columns} FROM {part.view}" for part in parts)
         made = opening.viewed(origin, f"({union})", endless=first.endless)

@@ -37,7 +37,9 @@ def same_source(first: object, second: object) -> bool:
     """
     (first, first_table), (second, second_table) = split(first, None), split(second, None)
     if is_stored(first) or is_stored(second):
-        return _in_store(first, first_table) == _in_store(second, second_table)
+        named = _in_store(first, first_table), _in_store(second, second_table)
+        (store, short), (other, long) = sorted(named, key=lambda found: len(found[1]))
+        return store == other and f".{long}".endswith(f".{short}")
     if not (is_place(first) and is_place(second)):
         return first is second and first_table == second_table
     ours, theirs = _identities(first), _identities(second)
@@ -200,11 +202,15 @@ def public_address(address: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _in_store(source: Any, table: str | None) -> object:
-    """What tells one table of a server from others, as far as its name says; a file is none of them."""
+def _in_store(source: Any, table: str | None) -> tuple[object, str]:
+    """A store, and what a table is called there, with or without its schema; a file is in none of them."""
     if not is_stored(source):
-        return object()
-    return postgres_source(source, table) if source.startswith(POSTGRES) else (source, table)
+        return object(), ""
+    if not source.startswith(POSTGRES):
+        return (SPARK, table), source.removeprefix(SPARK).rstrip("/").lower()
+    found = postgres_source(source, table)
+    name = found.table or ""
+    return (found.server, found.query), name.replace('"', "") if '"' in name else name.lower()
 
 
 def has_tables(path: Path) -> bool:

@@ -92,8 +92,7 @@ def remote_csv(opening: Opening, origin: str, address: str, *, tabs: bool) -> Op
         found = opening.connection.execute(f"SELECT line FROM {line_rows(literal(address))} LIMIT 1").fetchone()
     names, delimiter = _layout(opening.name, origin, (found or ("",))[0] or "", tabs=tabs)
     with unreadable(opening.name, origin, "CSV"):
-        rows = csv_rows(literal(address), names, delimiter)
-        return opening.viewed(origin, rows, untyped=True)
+        return opening.viewed(origin, csv_rows(literal(address), names, delimiter), untyped=True)
 
 
 def looks_like(path: Path) -> str | None:
