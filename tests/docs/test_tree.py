@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 from collections.abc import Iterator
@@ -80,6 +81,21 @@ def test_no_two_constants_have_one_name() -> None:
         if isinstance(target, ast.Name) and target.id.isupper()
     ]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_heuristic_numbers_are_in_one_file_with_their_kind() -> None:
+    """Each number of `constants` says whether it was derived, measured or guessed; no other file has such ones."""
+    for path in SOURCE.rglob("*.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        for assigned, text in itertools.pairwise([*body, ast.Pass()]):
+            if isinstance(assigned, ast.Assign):
+                said = text.value.value if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) else ""
+                told = re.match(r"(Derived|Measured|Guess)\b", str(said))
+                where = f"{path.relative_to(SOURCE)}:{assigned.lineno}"
+                if path.name == "constants.py":
+                    assert told, f"{where} must say its kind"
+                else:
+                    assert told is None or told[1] == "Derived", f"{where} belongs in constants.py"
 
 
 PAPERS_SENSITIVITIES = {f"privacy/{name}.py" for name in ("gauge", "residual", "degree_bounds", "sensitivity")}

@@ -241,19 +241,16 @@ class Model(Estimate):
             return [partial(self._times, 1.0 + off), partial(self._times, 1.0 - off)] if off else []
         with one_blas_thread():
             if isinstance(self.terms, Terms):
-                return [self.terms.marginals(*member, self._member_precision) for member in self.members]
+                # Members only say how far off answers are: single precision will do where noise is far above rounding.
+                noise, many = min(self.deviations, default=0.0), self.domain.cells > SINGLE_CELLS
+                single = many and not self.terms.products and noise > SINGLE_NOISE * self.total
+                precision: DType = np.float32 if single else np.float64
+                return [self.terms.marginals(*member, precision) for member in self.members]
             assert self.terms is not None
             return [self.terms.marginals(*member) for member in self.members]
 
     def _times(self, factor: float, scope: Sequence[str]) -> FloatArray:
         return factor * self.marginal(scope)
-
-    @property
-    def _member_precision(self) -> DType:
-        """Members only say how far off answers are: single precision will do where noise is far above its rounding."""
-        noise = min(self.deviations, default=0.0)
-        many = self.domain.cells > SINGLE_CELLS and isinstance(self.terms, Terms) and not self.terms.products
-        return np.float32 if many and noise > SINGLE_NOISE * self.total else np.float64
 
     def scaled(self, factor: float, member_factors: Sequence[float]) -> Model:
         """The same shape with this many times the size, and each member likewise."""

@@ -35,11 +35,7 @@ def residual_components(schema: Schema, tables: frozenset[str]) -> tuple[frozens
 
 def components(schema: Schema) -> tuple[frozenset[str], ...]:
     """The connected parts of the whole join; the join is their cross product."""
-    return residual_components(schema, _all(schema))
-
-
-def _all(schema: Schema) -> frozenset[str]:
-    return frozenset(t.name for t in schema.tables)
+    return residual_components(schema, frozenset(t.name for t in schema.tables))
 
 
 def _listed(schema: Schema, tables: Iterable[str]) -> tuple[str, ...]:
@@ -160,7 +156,7 @@ def attribute_tree(schema: Schema) -> AttributeNode | None:
     """
     if not is_hierarchical(schema):
         return None
-    holders, everything = _holders(schema), _all(schema)
+    holders, everything = _holders(schema), frozenset(t.name for t in schema.tables)
     return _node(schema, holders, everything, (), holders.get(everything, ()))
 
 
