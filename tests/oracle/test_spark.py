@@ -134,7 +134,7 @@ def test_values_of_every_type(spark: Any, limit: int, monkeypatch: pytest.Monkey
         at = list(TYPED).index("moment")
         ticks = {n: t.set_column(at, "moment", t["moment"].cast(pa.int64())) for n, t in tables.items()}
         frames = {name: spark.createDataFrame(table) for name, table in ticks.items()}
-        local = {"moment": functions.expr(f"timestampadd(MICROSECOND, moment, {spark_sql.EPOCH})")}
+        local = {"moment": functions.expr(f"timestampadd(MICROSECOND, moment, {spark_sql.EPOCH_SQL})")}
         frames = {name: frame.withColumns(local) for name, frame in frames.items()}
         there = DuckEngine(schema, frames, attributes=schema.queryable)
         here = DuckEngine(schema, tables, attributes=schema.queryable)
