@@ -82,6 +82,22 @@ def test_what_is_not_known_is_a_question_mark(release: Release) -> None:
     assert "± ?" in release.plot("a", "c").svg
 
 
+def test_a_map_has_its_bars_where_they_fit() -> None:
+    """Where one has no room, a pointer finds them, and what is not known is marked."""
+
+    def map_of(columns: int, bar: str) -> str:
+        def cell(row: int, column: int) -> Item:
+            return Item(f"{row} · {column}", 567.0, None if row else 1.0, f"567 ± {'?' if row else bar}")
+
+        return heat(["a", "b"], [str(c) for c in range(columns)], cell, "t")
+
+    assert [texts(map_of(12, "34")).count(t) for t in ("567", "± 34", "± ?")] == [24, 12, 12]
+    narrow = map_of(16, "12,345")
+    assert [texts(narrow).count(t) for t in ("567", "567 ?")] == [16, 16]
+    assert not any("±" in t for t in texts(narrow))
+    assert "0 · 7: 567 ± 12,345" in [e.text for e in drawn(narrow).iter(f"{SVG}title")]
+
+
 def test_it_is_chosen_by_what_is_shown(release: Release) -> None:
     """One attribute: bars, or a line where it is ordered and has many values; two: a map."""
     assert release.plot("b")._repr_svg_() == release.plot("b", kind="bars").svg
@@ -119,6 +135,7 @@ def test_hostile_texts_are_text() -> None:
     for picture in (made.plot(HOSTILE[0]).svg, made.plot(HOSTILE[0], "n").svg):
         tags = {e.tag.removeprefix(SVG) for e in drawn(picture).iter()}
         assert tags <= {"svg", "title", "rect", "text", "path", "g", "circle"}
+        assert not re.search(r"[\u202a-\u202e\u2066-\u2069]", picture), "nothing turns what follows"
     shown = made._repr_html_()
     assert "<script" not in shown
     assert "<img" not in shown

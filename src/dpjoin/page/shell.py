@@ -97,7 +97,6 @@ def _hash_of(content: str) -> str:
 
 def _text(title: str) -> str:
     """A title as text; a long one is cut."""
-    cut = title if len(title) <= 200 else title[:199] + "…"
     # A lone surrogate cannot be written at all.
-    cut = cut.encode("utf-8", "replace").decode("utf-8")
+    cut = (title if len(title) <= 200 else title[:199] + "…").encode("utf-8", "replace").decode("utf-8")
     return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -27,14 +27,13 @@ class Item:
 
 
 def escaped(text: str, most: int | None = None) -> str:
-    """Text for an element or an attribute; a long one is cut.
+    """Text for an element or an attribute; a long one is cut, and signs that turn what follows are left out.
 
     >>> escaped('<b> "x"', 5)
     '&lt;b&gt; …'
     """
-    line = " ".join(text.split())
+    line = re.sub(r"[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]", "", " ".join(text.split()))
     line = line if most is None or len(line) <= most else line[: most - 1] + "…"
-    line = re.sub(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "", line)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
@@ -108,7 +107,7 @@ def bars(items: Sequence[Item], title: str, *, width: float = WIDTH) -> str:
     def at(value: float) -> float:
         return left + (value - low) / (high - low) * (width - left - right)
 
-    drawn = text(8, 20, escaped(title, 90), size=13)
+    drawn = text(8, 20, escaped(title, int(width / 8)), size=13)
     for mark in ticks(low, high, max(2, int((width - left - right) / 90))):
         drawn += line(at(mark), top, at(mark), bottom, LINE if mark else SOFT)
         drawn += text(at(mark), bottom + 16, short(mark), anchor="middle", fill=SOFT, size=11)
@@ -162,8 +161,11 @@ def heat(
     """A map of cells: darker is more, and each has its number and its bar where they fit."""
     left, top = 16 + 7 * max((min(len(r), 24) for r in rows), default=1), 52
     wide = (width - left - 8) / max(1, len(columns))
-    tall = 40 if wide >= 84 else 24
-    most = max((cell(i, j).value for i in range(len(rows)) for j in range(len(columns))), default=0.0) or 1.0
+    cells = [cell(i, j) for i in range(len(rows)) for j in range(len(columns))]
+    # Each number above its bar, where all have room, at about 7 and 6 pixels a character.
+    texts = [c.text.partition(" ± ") for c in cells]
+    tall = 40 if all(7 * len(n) <= wide and 6 * len(b) + 12 <= wide for n, _, b in texts) else 24
+    most = max((c.value for c in cells), default=0.0) or 1.0
     drawn = text(8, 20, escaped(title, 90), size=13)
     every = max(1, math.ceil(44 / wide))
     for j in range(0, len(columns), every):
@@ -182,11 +184,12 @@ def _cell(item: Item, x: float, y: float, wide: float, tall: float, most: float)
     fill = "#ffffff" if level >= 4 else "#000000"
     number, _, bar = item.text.partition(" ± ")
     drawn = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{max(0.5, wide - 2):.1f}" height="{tall - 2:.1f}" '
-    drawn += f'fill="{LEVELS[level]}"/>\n'
+    drawn += f'fill="{LEVELS[level]}"><title>{escaped(item.label)}: {item.text}</title></rect>\n'
     if 7 * len(number) > wide:
         return drawn
     middle = x + wide / 2
     if tall < 40:
+        number += " ?" * (bar == "?" and 7 * len(number) + 14 <= wide)
         return drawn + text(middle, y + tall / 2 + 4, number, anchor="middle", fill=fill, size=11)
     drawn += text(middle, y + 17, number, anchor="middle", fill=fill)
     return drawn + text(middle, y + 31, f"± {bar}", anchor="middle", fill=fill, size=10)
