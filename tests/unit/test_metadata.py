@@ -44,8 +44,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_declared_domains_are_taken(folder: Path) -> None:
-    """Listed values, ranges, bins; nothing that was counted in the rows."""
+@pytest.mark.parametrize("prefix", ["", "csvw-eo:"])
+def test_declared_domains_are_taken(folder: Path, prefix: str) -> None:
+    """Listed values, ranges, bins; nothing that was counted in the rows. Names may have the vocabulary's prefix."""
+    told = json.dumps(VISITS)
+    for name in ("privacyUnit", "keyValues", "exhaustiveKeys", "partitions", "predicate", "lowerBound", "upperBound"):
+        told = told.replace(f'"{name}"', f'"{prefix}{name}"')
+    Path("visits-metadata.json").write_text(told)
     main(["init", "visits.csv", "--metadata", "visits-metadata.json"])
     spec = dj.Spec.from_toml("spec.toml")
     assert spec.schema.unit == ("patient",)

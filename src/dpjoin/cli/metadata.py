@@ -39,7 +39,8 @@ class Metadata:
 def read_metadata(path: Path) -> list[Metadata]:
     """The tables that a file of metadata is about."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text, object_hook=lambda o: {k.removeprefix("csvw-eo:"): v for k, v in o.items()})
     except OSError as error:
         raise SourceError(f"--metadata {path}: the file cannot be read: {error.strerror}") from None
     except ValueError:
@@ -69,8 +70,7 @@ def _table(path: Path, table: Mapping[str, Any]) -> Metadata:
 
 def _domain(column: Mapping[str, Any]) -> str | None:
     """The lines of a spec that describe a column's domain; None where nothing is declared."""
-    datatype = column.get("datatype")
-    datatype = datatype.get("base") if isinstance(datatype, dict) else datatype
+    datatype = said.get("base") if isinstance(said := column.get("datatype"), dict) else said
     values, complete = column.get("keyValues"), column.get("exhaustiveKeys") is True
     parts = column.get("partitions")
     if not values and isinstance(parts, list):
