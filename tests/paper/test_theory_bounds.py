@@ -167,6 +167,13 @@ def test_a_single_table_has_the_theorems_about_single_tables() -> None:
     assert found.neighbours == 0.5
 
 
+def test_joins_of_keys_alone_have_bounds_of_the_join_size() -> None:
+    """The hard instances as the paper draws them have nothing to ask about but how many results there are."""
+    instance = hard.reduction("path", (2, 1), 2)
+    found = bounds(instance.schema, instance.arrow(), public=True)
+    assert (found.join_size, found.neighbours) == (instance.join_size, instance.sensitivity / 2)
+
+
 def test_bounds_know_the_weights_of_queries() -> None:
     """Four prefixes of one attribute: a result is in all four at worst. Products of signs are twice as wide."""
     schema = schema_of({"r": "ab", "s": "bc"})
@@ -198,6 +205,9 @@ REFUSED = {
     "method 'single_table' must have one table; leave it out": {"method": "single_table"},
     "budget (a tuple) must be a Budget": {"budget": (pa.table({"a": [1]}),)},
     "release ('out') must be a Release": {"release": "out"},
+    "budget (0) must be a Budget": {"budget": 0},
+    "workload (()) must be a Workload": {"workload": ()},
+    "method ('') must be one of single_table, two_table": {"method": ""},
     "weights of 'sum of a' (3) must lie in [-1, 1]; leave the group out": {
         "workload": dj.Workload.sums(schema_of({"r": "ab", "s": "bc"}), ["a"])
     },

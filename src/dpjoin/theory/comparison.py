@@ -55,25 +55,26 @@ def bounds(
 ) -> Bounds:
     """Lower bound, what the release got, upper bound.
 
-    Without a release: the bounds of the workload (all marginals of two attributes, or of one) under the budget (1,
-    1e-6). Weights of queries lie in [-1, 1]. The method is one of upper.BOUNDED_METHODS; by default the release's,
-    if a theorem is about it and this join, or else that for the join as one table. Nothing is released here, and no
-    budget is spent. Opens the tables: the answer is PrivateBounds unless `public` says that they are made up.
-    Neighbours differ by one row, as in the paper.
+    Without a release: the bounds of the workload (all marginals of two attributes, or of one, or the join size)
+    under the budget (1, 1e-6). Weights of queries lie in [-1, 1]. The method is one of upper.BOUNDED_METHODS; by
+    default the release's if a theorem is about it and this join, or else that for the join as one table. Nothing is
+    released here, and no budget is spent. Opens the tables: the answer is PrivateBounds unless `public` says that
+    they are made up. Neighbours differ by one row, as in the paper.
     """
     known = facts(schema, tables, public=public)
     if release is not None:
-        if workload or budget:
+        if workload is not None or budget is not None:
             raise SpecError("bounds must be of a release, or of a workload and a budget, not both; leave one out")
         instance(release, Release, "release")
         workload, budget, profile = release.workload, release.budget, release.profile
         own = release.method in upper.BOUNDED_METHODS and not upper.needed(release.method, schema)
-        method = method or (release.method if own else None)
-    budget = instance(budget or Budget(epsilon=1.0, delta=1e-6), Budget, "budget")
-    workload = workload or Workload.marginals(schema, min(2, len(schema.queryable)))
+        method = release.method if method is None and own else method
+    budget = instance(Budget(epsilon=1.0, delta=1e-6) if budget is None else budget, Budget, "budget")
+    if workload is None:
+        workload = Workload.marginals(schema, min(2, len(schema.queryable)) or [()])
     if instance(workload, Workload, "workload").schema != schema:
         raise SpecError("the workload, or the release, must be of the schema that it is compared on")
-    task, method = Task.of(workload, budget), method or upper.as_one(len(schema.tables))
+    task, method = Task.of(workload, budget), upper.as_one(len(schema.tables)) if method is None else method
     check_choice("method", method, upper.BOUNDED_METHODS)
     check_choice("profile", profile, PROFILES)
     if words := upper.needed(method, schema):
