@@ -1,15 +1,18 @@
-"""Accuracy at person level on real joins: `python benchmarks/persons.py [--runs N] [--query NAME ...]`.
+"""Accuracy at person level on real joins: `python benchmarks/persons.py [--runs N] [--query NAME ...] [--again]`.
 
 The owner is the key that all private tables share. Beside `dpjoin` at person and at row level stand three baselines.
 All are told what a custodian would not know: how many rows or join results the largest owner has, or where to cut.
+With `--again` baselines stay as they were measured before.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import median
@@ -217,24 +220,39 @@ def root_record(join: Join, rng: np.random.Generator) -> dict[str, float]:
 # The page ------------------------------------------------------------------------------------------------------------
 
 
+Runs = dict[str, list[dict[str, Any]]]
+
+
 def measure(join: Join, runs: int) -> dict[str, Any]:
     rng = np.random.default_rng(20261118)
     owner, codes = flattened(join, rng)
-    found: dict[str, list[dict[str, Any]]] = {column: [] for column in COLUMNS}
+    found: Runs = {column: [] for column in COLUMNS}
     for _ in range(runs):
-        found["person"].append(released(join, join.schema, BUDGET))
-        found["row"].append(released(join, join.by_row, BUDGET))
         found["flatten and truncate"].append(flatten_and_truncate(join, owner, codes))
         found["root record"].append(root_record(join, rng))
     found["group privacy"] = [group_privacy(join) for _ in range(min(runs, 3))]
+    return measured_again(join, found, runs)
+
+
+def measured_again(join: Join, before: Runs, runs: int) -> dict[str, Any]:
+    """Our own columns; baselines as they were."""
+    schemas = {"person": join.schema, "row": join.by_row}
+    mine = {unit: [released(join, schema, BUDGET) for _ in range(runs)] for unit, schema in schemas.items()}
+    return summary(join.name, join.schema.unit, {**before, **mine})
+
+
+def summary(query: str, owner: Sequence[str], found: Runs) -> dict[str, Any]:
     medians = {
         column: {k: median(r[k] for r in rows) for k in rows[0] if k != "method"} for column, rows in found.items()
     }
     methods = {column: sorted({r["method"] for r in found[column]}) for column in ("person", "row")}
-    return {"query": join.name, "owner": list(join.schema.unit), "medians": medians, "methods": methods, "runs": found}
+    return {"query": query, "owner": list(owner), "medians": medians, "methods": methods, "runs": found}
 
 
 def page(results: list[dict[str, Any]], runs: int) -> str:
+    baselines = max(len(r["runs"]["root record"]) for r in results)
+    again = ["--again"] if baselines != runs else []
+    more = [f"{r['query']} {len(r['runs']['row'])}" for r in results if len(r["runs"]["row"]) != runs]
     variation, checks = [], []
     for r in results:
         columns = r["medians"]
@@ -248,13 +266,14 @@ def page(results: list[dict[str, Any]], runs: int) -> str:
             checks.append([r["query"], unit, ", ".join(r["methods"][unit]), *told, f"{covered:.3f}", inside])
     parts = [
         "# Persons",
-        f"Made by `{command('persons.py', '--runs', runs)}` with {versions()}.",
-        f"Budget ({BUDGET.epsilon:g}, {BUDGET.delta:g}), all 1- and 2-way marginals, medians of {runs} runs (group "
-        f"privacy of {min(runs, 3)}). Mean total variation over the marginals; lower is better. `person` protects an "
-        "owner with all rows in all tables, `row` one row. The other columns protect persons too and are told what is "
-        "private: how many rows the largest owner has (group privacy), where 95 % of owners have fewer join results "
-        "(flatten and truncate: the join first, then a single-table release), or 90 % fewer rows of a table (root "
-        "record: one wide record an owner, one Gaussian each).",
+        f"Made by `{command('persons.py', '--runs', runs, *again)}` with {versions()}.",
+        f"Budget ({BUDGET.epsilon:g}, {BUDGET.delta:g}), all 1- and 2-way marginals, medians of {runs} runs"
+        f"{' (' + ', '.join(more) + ')' if more else ''}, baselines of {baselines} (group privacy of 3). Mean total "
+        "variation over the marginals; lower is better. `person` protects an owner with all rows in all tables, `row` "
+        "one row. The other columns protect persons too and are told what is private: how many rows the largest owner "
+        "has (group privacy), where 95 % of owners have fewer join results (flatten and truncate: the join first, then "
+        "a single-table release), or 90 % fewer rows of a table (root record: one wide record an owner, one Gaussian "
+        "each).",
         markdown_table(["query", "owner", *COLUMNS], variation),
         "## Against the targets",
         "Covered: the share of cells whose 90 % error bar holds the exact answer; it should be 0.85 to 0.99.",
@@ -317,15 +336,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--query", nargs="+", default=list(OWNERS), help="only these")
+    parser.add_argument("--again", action="store_true", help="keep the baselines of the results folder")
     parser.add_argument("--no-write", action="store_true", help="print, and leave the results folder alone")
     options = parser.parse_args(arguments)
-    results = []
+    results, before = [], {}
+    if options.again:
+        known = json.loads((ROOT / "benchmarks" / "results" / "persons.json").read_text(encoding="utf-8"))
+        before = {r["query"]: r["runs"] for r in known["queries"]}
     for name in options.query:
         join = joined(name)
         if join is None:
             print(f"skipped: no query {name} in ../shared/data (beside the repository)")
             continue
-        results.append(measure(join, options.runs))
+        results.append(measured_again(join, before[name], options.runs) if before else measure(join, options.runs))
         shown = ", ".join(f"{c} {number(results[-1]['medians'][c]['tv'])}" for c in COLUMNS)
         print(f"{name}: mean TV {shown}; methods {results[-1]['methods']}", flush=True)
         if not options.no_write:
