@@ -49,6 +49,8 @@ def numbers() -> dict[str, Any]:
 def scaled(value: Any, factor: Fraction) -> Any:
     """Shares stay below one, whole numbers whole and at least one; of a grid every point is scaled."""
     if isinstance(value, tuple):
+        if min(value) > 1:  # multiples of something: what they have beyond one
+            return tuple(float(1 + (v - 1) * factor) for v in value)
         most = 1.0 if max(value) <= 1 else math.inf
         return tuple(min(most, float(v * factor)) for v in value)
     if isinstance(value, Fraction):

@@ -37,7 +37,7 @@ SETTINGS = {
     "spark.sql.parser.escapedStringLiterals": ("false", "texts of the spec would be read otherwise"),
 }
 """What a session must be set to, and what would happen else."""
-STOPPED = (
+SPARK_STOPPED = (
     "Spark stopped answering; no release was made, and budget that was spent stays spent: "
     "see that the cluster runs and its scratch has room, then start again"
 )
@@ -111,7 +111,7 @@ def unreachable() -> Iterator[None]:
         except SourceError:
             raise
         except Exception:
-            raise SourceError(STOPPED) from None
+            raise SourceError(SPARK_STOPPED) from None
 
 
 @contextmanager
