@@ -145,7 +145,7 @@ function limits(data) {
     el("h3", {}, "What caps and clipping cut"),
     el("p", {}, facts.strategy ? `${facts.strategy[0].toUpperCase()}${facts.strategy.slice(1)}. ` : "", Number.isFinite(facts.sensitivity_bound) ? moved : ""),
     items.length > 1 ? [
-      el("p", {}, `The join as it was counted, with noise, when one ${about.unit} may move the size by so much at most. Where sizes stop growing, a cap cuts hardly anything.`),
+      el("p", {}, `The join as it was counted, with noise, when one ${about.unit} may move the size by so much at most. Where sizes stop growing, a cap cuts hardly anything, but for few with very many that noise hides.`),
       drawn((width) => bars(items, width, "Noisy join sizes under limits")),
       table("Noisy join sizes under limits", [{ title: `moved by one ${about.unit}` }, { title: "noisy size", number: true }, { title: "±\u00a090\u00a0%", number: true }],
         items.map((i) => [i.label, shown(i.value, i.bar), shown(i.bar)])),
