@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpjoin.engine import cluster_tables, local
+from dpjoin.engine.duck import DuckEngine
+from dpjoin.spec.workload import Workload
 from support import alike
 from support.brute import BruteEngine
 from support.clusters import DuckCluster, assert_sums_of_products, cluster_engine, random_factor
 from support.engines import arrow_tables
-from support.strategies import SHAPES, random_instance, random_many
+from support.strategies import SHAPES, random_instance, random_many, split_schema
 
 
 def check(rng: np.random.Generator, kind: str, *, shape: str | None = None) -> list[int]:
@@ -30,6 +33,20 @@ def test_one_and_two_tables(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         sizes.append(check(np.random.default_rng([31, seed]), kind))
     assert sum(found[0] > 0 for found in sizes) > 2
     assert sum(sum(found[1:]) > 0 for found in sizes) > 2
+
+
+def test_marginals_count_the_join_along_the_way() -> None:
+    """Whoever asks for its size after them costs no query, and the size is right."""
+    rng = np.random.default_rng(37)
+    schema, cluster = split_schema((4, 3)), DuckCluster()
+    tables = {t.name: pa.table({a: rng.integers(0, 3, 60) for a in t.attributes}) for t in schema.tables}
+    engine = cluster_engine(schema, tables, cluster, schema.queryable)
+    answers = engine.exact_answers(Workload.marginals(schema, 2).groups)
+    before = len(cluster.asked)
+    assert next(cluster._numbers) == 4, "both tables were sent and counted, and neither by its key"
+    assert engine.exact_join_size() == DuckEngine(schema, tables, attributes=()).exact_join_size() > 60
+    assert len(cluster.asked) == before
+    assert {int(found.sum()) for found in answers} == {engine.exact_join_size()}
 
 
 @pytest.mark.parametrize("shape", [s for s in SHAPES if len(SHAPES[s]) < 5])

@@ -44,7 +44,7 @@ from support.engines import arrow_tables
 from support.sparks import CONNECT, QUICK_START, STANDALONE, Sessions, children, need_spark
 from support.strategies import SHAPES, random_instance, random_many, split_schema
 
-STOPPED = "Spark stopped answering; no release was made, and budget that was spent stays spent"
+STOPPED = "Spark did not finish; no release was made, and budget that was spent stays spent"
 
 
 @pytest.fixture

@@ -326,7 +326,9 @@ class ClusterTables:
         exact[exact_integers(found.column("x"))] = np.stack(numbers, axis=1)
         blocks = split(schema, exact[:, 1:], [[union], scopes])
         blocks[union] = exact[:, 0].reshape(schema.shape(union))
-        return {s: fit(e, self.exact_size) for s, e in blocks.items()}
+        # All cells together are the join, so nobody has to count it once more.
+        size = vars(self).setdefault("exact_size", sum(exact[:, 0].tolist()))
+        return {s: fit(e, size) for s, e in blocks.items()}
 
     def _exact_within_one(self, table: str, scopes: Sequence[Scope]) -> dict[Scope, Exact]:
         """Marginals over attributes of one table: over all of these, if that has few cells."""

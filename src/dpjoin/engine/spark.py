@@ -38,8 +38,8 @@ SETTINGS = {
 }
 """What a session must be set to, and what would happen else."""
 SPARK_STOPPED = (
-    "Spark stopped answering; no release was made, and budget that was spent stays spent: "
-    "see that the cluster runs and its scratch has room, then start again"
+    "Spark did not finish; no release was made, and budget that was spent stays spent: "
+    "see that the cluster runs, that scratch has room and that no view fails on a row, then start again"
 )
 PROXIES = {"grpc_proxy", "https_proxy", "http_proxy"}
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
