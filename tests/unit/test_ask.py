@@ -378,6 +378,6 @@ def test_names_that_are_words_of_sql_are_told_to_be_quoted() -> None:
     for name in ("when", "height m", "plain", "a$b", 'a"b', "it's"):
         line = next_commands("out", [name]).splitlines()[1]
         *_, statement = shlex.split(line)
-        (parsed,) = duckdb.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [statement]).fetchone() or ("",)
+        ((parsed,),) = duckdb.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [statement]).fetchall()
         assert '"error":false' in parsed
         assert shlex.split(next_commands("o u t", [name]).splitlines()[1])[2] == "o u t"

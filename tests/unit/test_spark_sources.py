@@ -65,6 +65,7 @@ def test_a_connect_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("pyspark")
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:1/;token=s3cret")
     with pytest.raises(SourceError, match=r"Spark does not start; check .* if SPARK_REMOTE is set") as error:
         spark_session()
