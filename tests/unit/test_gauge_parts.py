@@ -34,6 +34,7 @@ from dpjoin.privacy.gauge import (
 )
 from dpjoin.privacy.rational import exp_lower
 from dpjoin.privacy.residual import (
+    _forms,
     form_at,
     local_sensitivity,
     majorant,
@@ -249,3 +250,12 @@ def test_a_majorant_is_nowhere_below_its_form() -> None:
     for u in product(*(range(width + 1) for width in widths)):
         value = form_at(FORM, [x + y for x, y in zip(low, u, strict=True)])
         assert constant + sum(x * y for x, y in zip(slopes, u, strict=True)) >= unit * value
+
+
+def test_of_several_chains_of_factors_the_least_counts() -> None:
+    """r then s costs 2·3, s then r costs 5·4; nothing else is as small, so one form is left."""
+    rs, r, s, none = (frozenset(tables) for tables in ("rs", "r", "s", ""))
+    factors = ((rs, "s", 2), (rs, "r", 5), (r, "r", 3), (s, "s", 4))
+    values = {**{frozenset(some): 100 for n in (1, 2) for some in combinations("prs", n)}, none: 1}
+    b = Boundaries(tables=("p", "r", "s"), private=frozenset("p"), values=values, caps={}, factors=factors)
+    assert _forms(b, rs) == [(6,)]
