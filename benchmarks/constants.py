@@ -113,7 +113,7 @@ def page(ratios: dict[str, list[float]], options: argparse.Namespace) -> str:
         row[0].strip("`"): row for row in re.findall(r"^\| (\S+) \| (.+) \| (.+) \| (.+) \| (.+) \|$", before, re.M)
     }
     for name, found in ratios.items():
-        told = ["unused" if found == [1.0, 1.0] else f"{ratio:.2f}" for ratio in found]
+        told = ["unused" if found == [1.0, 1.0] else "–" if ratio != ratio else f"{ratio:.2f}" for ratio in found]
         rows[name] = (f"`{name}`", shown(every[name]), kind[name], *told)
     table = markdown_table(["number", "value", "kind", "half", "twice"], [rows[n] for n in every if n in rows])
     made = command("constants.py", "--rows", options.rows, "--runs", options.runs, "--write")
@@ -121,7 +121,8 @@ def page(ratios: dict[str, list[float]], options: argparse.Namespace) -> str:
 
 The error of `auto` with half and with twice each number of `dpjoin.constants`, over the error with it as it is:
 geometric mean over {options.rows} made-up or random joins. A ratio within 0.1 of one says nothing. *unused*: these
-joins do not ask for the number (it is for learned or large domains, or other methods), and nothing changes at all.
+joins do not ask for the number (it is for error bars, learned or large domains, or other methods), and no error
+changes. A dash: the value makes no sense.
 
 {table}
 
