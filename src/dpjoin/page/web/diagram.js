@@ -31,7 +31,7 @@ export function diagram(tables, edges) {
     const label = e.on.join(", ");
     return svg("g", { class: "item" },
       svg("path", { class: "link", d: `M${x1},${y1}C${(x1 + x2) / 2},${y1} ${(x1 + x2) / 2},${y2} ${x2},${y2}` }),
-      text((x1 + x2) / 2, (y1 + y2) / 2 - 6, cut(label, 20), { class: "tick", "text-anchor": "middle", full: label }));
+      text((x1 + x2) / 2, (y1 + y2) / 2 - 6, cut(label, 20), { class: "tick on-link", "text-anchor": "middle", full: label }));
   });
   const boxes = tables.map((t) => {
     const { x, y, tall: h } = places.get(t.name);

@@ -80,7 +80,7 @@ export function explorer(known) {
       choice("as", "kind", kinds().map((k) => [k, KINDS[k]]), kind(), (v) => set({ kind: v })),
       choice("sorted", "sort", sorts(), sorted(), (v) => set({ sort: v })),
       free.length ? choice("where", "filter", [[-1, "add a filter…"], ...free], -1,
-        (v) => set({ filters: [...state.filters, { attribute: Number(v), code: 0 }] })) : "");
+        (v) => Number(v) >= 0 && set({ filters: [...state.filters, { attribute: Number(v), code: 0 }] })) : "");
     filters.replaceChildren(...state.filters.map((f, i) => {
       const attribute = attributes[f.attribute];
       const most = Math.min(attribute.size, 5000);
