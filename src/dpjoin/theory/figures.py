@@ -94,7 +94,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    steps = (1, 2, 3, 5, 7) if high - low < 0.8 else (1, 2, 5) if high - low < 1.6 else (1,)
+    steps = (1, 2, 3, 5, 7) if high - low < 0.8 else (1, 2, 5) if high - low < 2 else (1,)
     every = max(1, math.ceil((high - low) / 8))
     powers = range(math.floor(low), math.ceil(high) + 1)
     return [s * 10.0**p for p in powers for s in steps if low <= math.log10(s) + p <= high and p % every == 0]
