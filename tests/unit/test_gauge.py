@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from dpjoin.privacy.degree_bounds import degree_caps
 from dpjoin.privacy.gauge import gauge, gauge_bound, ls_gauge, t_gauge
 from dpjoin.privacy.residual import (
     Boundaries,
@@ -99,6 +101,14 @@ def test_six_tables_of_very_unequal_degrees() -> None:
         ls_gauge(star((100_000, 10_000, 1000, 100, 10, 1))) == gauge(star((1, 10, 100, 1000, 10_000, 100_000))) == 13506
     )
     assert ls_gauge(star((10**17, 1, 1))) == 5 * 10**16 + 2
+
+
+def test_releases_without_declared_bounds_take_the_smaller_gauge() -> None:
+    """What a schema without bounds says of no tables (at most one result) is no bound: a star of degrees 1000, 1, 1."""
+    schema = schema_of("star3")
+    assert degree_caps(schema) == {frozenset(): 1}
+    b = star((1000, 1, 1))
+    assert gauge(replace(b, caps=degree_caps(schema))) == gauge(b) == 502
 
 
 def unique_on_b(rows: Rows) -> bool:

@@ -81,13 +81,13 @@ def t_gauge(b: Boundaries) -> int:
 def ls_gauge(b: Boundaries) -> int | None:
     """The least level with LŜ^k <= G(level + k) for all k >= 0; sensitivity 1. Proof: P-39.
 
-    None stands for infinity. It is also the answer whenever there are caps or factors: a public rule.
+    None stands for infinity. It is also the answer whenever there are caps of tables or factors: a public rule.
 
     >>> from dpjoin.privacy.residual import star
     >>> ls_gauge(star((1000, 1, 1)))
     502
     """
-    if b.caps or b.factors:
+    if any(b.caps) or b.factors:  # a cap of no tables says nothing: T of these is 1
         return None
     found = [_sorted_form(form) for (form,) in sensitivity_forms(b)]
     if found[0][-1] == 0:  # the public tables join to nothing; the last coefficient is the same for every i
@@ -342,7 +342,7 @@ def _least_below(holds: Callable[[int], bool], high: int) -> int:
 
 def _bounds(b: Boundaries) -> list[Curve]:
     """P of all tables but i, for each private i."""
-    if b.private == set(b.tables) and not b.caps and not b.factors:
+    if b.private == set(b.tables) and not any(b.caps) and not b.factors:
         return [((0, (*(0,) * (len(b.tables) - 1), 1)),)]
     curves = _curves(b)
     return [curves[all_but(b, i)] for i in b.tables if i in b.private]
@@ -350,7 +350,7 @@ def _bounds(b: Boundaries) -> list[Curve]:
 
 def _curves(b: Boundaries) -> dict[Tables, Curve]:
     """P_F for every proper subset F, from public things only. Proof: P-37."""
-    plain = not b.caps and not b.factors
+    plain = not any(b.caps) and not b.factors
     curves: dict[Tables, Curve] = {}
     for subset in proper_subsets(b.tables):
         private = [j for j in b.tables if j in subset and j in b.private]
