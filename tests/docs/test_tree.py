@@ -118,5 +118,5 @@ def test_the_house_does_not_grow_unseen() -> None:
 def test_a_release_does_not_run_through_more_unseen() -> None:
     """Functions and files that one `auto` release of the demo touches: to be lowered whenever it takes fewer."""
     found = touched.touched(touched.demo_release())
-    assert sum(map(len, found.values())) <= 744
+    assert sum(map(len, found.values())) <= 738
     assert len(found) <= 90

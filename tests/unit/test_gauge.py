@@ -111,6 +111,13 @@ def test_releases_without_declared_bounds_take_the_smaller_gauge() -> None:
     assert gauge(replace(b, caps=degree_caps(schema))) == gauge(b) == 502
 
 
+@pytest.mark.parametrize("degrees", [(0, 0), (1, 0), (7, 7), (38, 2), (1000, 1), (10**9, 3)])
+def test_of_two_tables_the_first_gauge_is_no_larger(degrees: tuple[int, int]) -> None:
+    """So that the second is not asked for."""
+    other = ls_gauge(star(degrees))
+    assert other is None or other >= t_gauge(star(degrees)) == gauge(star(degrees))
+
+
 def unique_on_b(rows: Rows) -> bool:
     return len({row["B"] for row in rows}) == len(rows)
 

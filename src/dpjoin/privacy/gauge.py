@@ -113,7 +113,7 @@ def gauge(b: Boundaries) -> int:
     >>> gauge(star((38, 2, 2))), gauge_bound(star((38, 2, 2)), gauge(star((38, 2, 2))) + 60)
     (22, 3321)
     """
-    other = ls_gauge(b) if len(b.tables) <= SEARCH_TABLES else None
+    other = ls_gauge(b) if 2 < len(b.tables) <= SEARCH_TABLES else None  # of two tables t_gauge is no larger
     return t_gauge(b) if other is None else min(t_gauge(b), other)
 
 
