@@ -73,6 +73,9 @@ BIN_PIECES = 5
 """Measured, as QUANTILE_SHARES. Into how many pieces the share of a bin is cut where a quantile lies."""
 OUTER_TAIL = 0.001
 """Guess. Of all rows, those beyond the outermost edges at either end."""
+TAIL_NOISE, EDGE_DOUBT = 3.5, 0.1
+"""Guess. By how many deviations of its noise a tail may go unseen; and of a bin's share, how far off an edge always may
+be for the next round."""
 MOST_TAIL = 0.05
 """Measured on eight made-up columns of 500 and 1,000 rows: at 0.1 and 0.15 edges are further off in rank, and without
 it half of these columns end as one bin with hardly a row. What is cut off at either end, at most."""
@@ -214,6 +217,8 @@ WIDE_BUCKET = 3.0
 """Guess. By how many deviations of its noise a wide bucket must hold owners to count."""
 MANY_OWNERS = 16.0
 """Guess. From how many owners with more join results on, in deviations of noise, these numbers fall as one shape."""
+MANY_OF_ALL = 0.25
+"""Guess. Or from this share of all owners, if these are fewer."""
 POWERS, BENDS = (0.3, 40.0), (0.0, 0.1, 0.4, 1.6)
 """Guess. Between which ends that power is sought, and how fast it may grow."""
 STRAIGHT = 0.55

@@ -49,7 +49,9 @@ class Tail:
     def start(self) -> int:
         """The last bucket beyond which many owners stand out of noise."""
         beyond = np.append(np.cumsum(self.owners.owners[::-1])[::-1][1:], 0.0)
-        many = min(constants.MANY_OWNERS * self.owners.deviation, max(0.0, float(self.owners.owners.sum())) / 4)
+        many = min(
+            constants.MANY_OWNERS * self.owners.deviation, constants.MANY_OF_ALL * max(0.0, self.owners.owners.sum())
+        )
         return int(np.max(np.flatnonzero(beyond > many), initial=0))
 
     @cached_property

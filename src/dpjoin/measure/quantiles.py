@@ -90,7 +90,7 @@ class PieceCounts:
         one = math.sqrt(last.variance) / self.size if self.size else math.inf
         self.off = one * math.sqrt(len(last.noisy)) / 2
         """How far off the share below a middle edge is, about."""
-        self.tail = max(constants.OUTER_TAIL, 3.5 * one)
+        self.tail = max(constants.OUTER_TAIL, constants.TAIL_NOISE * one)
         """The share of the numbers that noise may hide at either end."""
 
         self._one = one
@@ -134,7 +134,7 @@ def _closer(spread: PieceCounts, asked: Edges, bins: int, *, whole: bool) -> Edg
     """The edges to count between next: pieces where quantiles may lie, cut into smaller ones."""
     if not spread.size:
         return asked
-    off, fine = max(0.1 / bins, constants.QUANTILE_DOUBT * spread.off), constants.BIN_PIECES
+    off, fine = max(constants.EDGE_DOUBT / bins, constants.QUANTILE_DOUBT * spread.off), constants.BIN_PIECES
     edges = spread.edges
     cut: set[float] = {float(edges[0]), float(edges[-1])}
     reached = [(spread.around(j / bins, off), 2) for j in range(1, bins)]
